@@ -64,7 +64,7 @@ def _depends_on_budget_order(budgets: Sequence[frozenset[int]], allowed: Sequenc
         may_exceed = any(most[one] >= allowed[one] for one in own)
         if may_exceed and all(least[one] < allowed[one] for one in own):
             return True
-        # A pod that exceeds a budget counts against all of its budgets at most; at least, if it has several, none.
+        # If a pod exceeds a budget, it counts against at most all of its budgets, and possibly none if it has several.
         most.update(own)
         if len(own) == 1 or not may_exceed:
             least.update(own)

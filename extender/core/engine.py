@@ -46,10 +46,10 @@ MAX_EXTENDER_SCORE = 10
 """MaxExtenderPriority of k8s.io/kube-scheduler/extender/v1: the best score that an extender can give."""
 
 _MIN_FITTING_SCORE = 6
-"""Lowest score of a node on which the pod fits if other nodes need preemption; those score below it."""
+"""Lowest score of a node on which the pod fits, if other nodes need preemption, which score lower."""
 
 MAX_LISTED_REASONS = 3
-"""Number of distinct rejections that the message about an empty `/preempt` answer lists."""
+"""Maximum number of distinct rejections that the message about an empty `/preempt` answer lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class FilterDecision:
     failed: dict[str, str]
     """Node -> message, for nodes on which evicting pods of lower priority would help (FailedNodes)."""
     unresolvable: dict[str, str]
-    """Node -> message, for nodes on which it would not help (FailedAndUnresolvableNodes)."""
+    """Node -> message, for nodes on which that would not help (FailedAndUnresolvableNodes)."""
     not_evaluated: tuple[str, ...]
     """Filter plugins that can reject this pod but that we don't evaluate."""
     evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
@@ -106,7 +106,7 @@ class Candidate:
 
     node: str
     victims: tuple[Pod, ...]
-    """Most important first."""
+    """Pods to evict, most important first."""
     num_pdb_violations: int
 
 
@@ -125,7 +125,7 @@ class PreemptDecision:
     vetoed: str | None = None
     """Reason why the pod may not preempt on any node now, and until when; None if it may."""
     rejected: Mapping[str, str] = field(default_factory=dict)
-    """Node -> guard rule that its candidate broke, which removed it from the answer."""
+    """Node -> guard rule that removed its candidate from the answer."""
     evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
     """Evaluation that the decision was read from, valid until its snapshot changes (see `core.record`)."""
 
@@ -189,7 +189,7 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
 def filter(
     snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, history: EvictionHistory = NO_HISTORY
 ) -> FilterDecision:
-    """Decide which of the requested nodes take the pod.
+    """Decide which of the requested nodes the pod fits on.
 
     Raises UnknownNode if a node is not in the snapshot, PluginFailed if a plugin fails on one.
 
@@ -201,7 +201,7 @@ def filter(
     if evaluation.fits_on_all_rows:
         return FilterDecision(_all_positions(len(rows)), {}, {}, evaluation.not_evaluated_on(rows), evaluation)
     if (error := evaluation.filter.error(rows)) is not None:
-        raise PluginFailed(error)  # it would have ended kube-scheduler's scheduling cycle, so no answer applies
+        raise PluginFailed(error)  # the same failure would have ended kube-scheduler's scheduling cycle
     statuses, helps = evaluation.statuses, evaluation.preemption_helps
     messages, is_success = [status.message for status in statuses.distinct], statuses.codes == Code.SUCCESS
 

@@ -130,12 +130,12 @@ class Evaluation:
 
     @part
     def fits_beside_terminating(self) -> BoolArray:
-        """[node]: whether the pod does not fit on an offered node only because of terminating pods."""
+        """[node]: whether only terminating pods keep the pod from fitting on the offered node."""
         return fits_without_terminating_pods(self.filter, self.rows)
 
     @part
     def feasible(self) -> NodeRows:
-        """Rows on which the pod fits. On offered nodes the room of terminating pods counts as free."""
+        """Node rows on which the pod fits. On offered nodes the room of terminating pods counts as free."""
         known = self.cached_verdicts
         if self.is_offered:
             if self.fits_on_all_rows:
@@ -156,7 +156,7 @@ class Evaluation:
 
     @part
     def filters_not_evaluated(self) -> Mapping[str, BoolArray]:
-        """Filter plugin -> [node]: whether it can reject the pod there and we don't evaluate it."""
+        """Filter plugin -> [node]: whether it can reject the pod there but we don't evaluate it."""
         return filters_not_evaluated(self.context)
 
     def not_evaluated_on(self, rows: NodeRows) -> tuple[str, ...]:
@@ -364,7 +364,7 @@ class Evaluation:
 
 @lru_cache(maxsize=4)
 def _fits_everywhere(size: int) -> tuple[Statuses, BoolArray]:
-    """Return (statuses, preemption helps) of `size` nodes that all fit the pod: success, and False everywhere.
+    """Return (filter statuses, whether preemption helps) of `size` nodes that all fit: Success, and False.
 
     Records share these arrays.
     """

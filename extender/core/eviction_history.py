@@ -1,4 +1,4 @@
-"""The time of a decision, the evictions approved shortly before, and the pods that were deleted shortly before.
+"""The time of a decision, the evictions approved before it, and recently deleted pods.
 
 Cooldowns, rate limits and minimum runtimes depend on the time and the evictions. Deletions show where kube-scheduler's
 cache may be stale.
@@ -51,7 +51,7 @@ class EvictionHistory:
     """UID -> node of pods on the nodes of a /preempt request that were recently deleted, began to terminate or
     finished: kube-scheduler's cache may not show it yet."""
     trusts_fit: bool = False
-    """Whether a pod that fits on a sent node where a pod was recently deleted needs no eviction."""
+    """Whether no eviction is needed if the pod fits on a sent node where a pod was recently deleted."""
 
     @cached_property
     def last_evicted(self) -> dict[Workload, int]:

@@ -288,7 +288,7 @@ class KubeScheduler:
     """
 
     profiles: tuple[Profile, ...] = (UPSTREAM,)
-    """At least one, with distinct names. `preemption` and `keep_candidates` are the same in all of them."""
+    """At least one profile, with distinct schedulerNames; all share `preemption` and `keep_candidates`."""
     features: Features = DEFAULT_FEATURES
     minor: int = DEFAULT_MINOR
     """Minor version: 36 for 1.36."""

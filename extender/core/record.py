@@ -198,7 +198,7 @@ class DryRunRecord:
     filter: Statuses
     """[node]: filter status before any eviction."""
     emptied: Mapping[int, Status]
-    """Node -> status after removing all potential victims, for nodes with some on which the pod still does not fit."""
+    """Node with potential victims -> filter status after removing all of them, if the pod still does not fit."""
     methods: CodeArray
     """[node]: index into VICTIM_SELECTION_METHODS."""
     pods_on_node: tuple[PodsOnNode, ...]

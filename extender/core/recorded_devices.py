@@ -34,11 +34,11 @@ class RecordedDevices:
     """The claims of a pod, and the devices of the cluster."""
 
     claims: tuple[RecordedClaim, ...]
-    """In the order of the pod's spec."""
+    """Claims in the order of the pod's spec."""
     node_names: tuple[str, ...]
     node_labels: tuple[Labels | None, ...]
     node_allocatable: tuple[ResourceList | None, ...]
-    """[node of the cluster]."""
+    """[node], like names and labels: status.allocatable of all nodes of the cluster."""
     slices: tuple[ResourceSlice, ...]
     claim_parts: tuple[tuple[ResourceClaim, ...], ...]
     """All claims of the cluster, in parts."""

@@ -40,7 +40,7 @@ from extender.k8s.workloads import workload_of
 
 
 def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> BoolArray:
-    """Return [nth of `rows`]: whether the node is a candidate under the policies; the pod must fit on none of them."""
+    """Return [entry of `rows`]: whether it is a candidate under the policies; the pod must fit on none of these."""
     if context.profile.preemption.vetoes_victims:
         return apply_policies(dry_run_preemption(context, checks, rows)).candidate
     # Without vetoes, victims need not be selected: if the pod fits with all potential victims removed but not with all
@@ -111,7 +111,7 @@ def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
 def _replace_victims(run: DryRun, places: IntArray, victims: BoolArray, method: int) -> DryRun:
     """Replace the victims on the nodes at the indexes `places`, and evaluate the vetoes there again.
 
-    `victims`: [k, nth of `places`]; `method`: index into `core.preemption.dry_run.VICTIM_SELECTION_METHODS`.
+    `victims`: [k, entry of `places`]; `method`: index into `core.preemption.dry_run.VICTIM_SELECTION_METHODS`.
     """
     if not len(places):
         return run
@@ -129,7 +129,7 @@ def _replace_victims(run: DryRun, places: IntArray, victims: BoolArray, method: 
 
 
 def _exceeds_budgets(run: DryRun, places: IntArray) -> BoolArray:
-    """Return [nth of `places`]: whether a budget selects more of the victims than it allows."""
+    """Return [entry of `places`]: whether a budget selects more of the victims than it allows."""
     # The split of `pods_violating_pdbs` saves most of the work. It counts all evictable pods, so if no victim is in the
     # violating group, no budget is exceeded. If the violating victims alone exceed a budget, all victims exceed it.
     violating = select_columns(run.victims, places) & select_columns(run.potential.violating, places)
@@ -141,7 +141,7 @@ def _exceeds_budgets(run: DryRun, places: IntArray) -> BoolArray:
 
 
 def _exceeded_budget_messages(run: DryRun, places: IntArray) -> list[str]:
-    """Return [nth of `places`]: a message that names the budgets that the victims exceed."""
+    """Return [entry of `places`]: a message that names the budgets that the victims exceed."""
     pdbs = budget_index(run.snapshot, run.context.profile.preemption)
     names_at: list[list[str]] = [[] for _ in places]
     nths, budgets = exceeded_budgets(pdbs, run.victim_rows(places))
@@ -157,7 +157,7 @@ def _exceeded_budget_messages(run: DryRun, places: IntArray) -> list[str]:
 
 
 def _evict_whole_pod_groups(run: DryRun) -> DryRun:
-    """Reprieve members of pod groups that fall below their minimum last: such a group is of no use to keep in part."""
+    """Reprieve members of pod groups that fall below their minimum last: the rest of such a group is of no use."""
     if not run.snapshot.index(PodGroupIndex).members:
         return run
     places = np.flatnonzero(run.makes_room)
@@ -179,7 +179,7 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
 
 
 def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Return whether a pod's group falls below its minimum, [k, nth of `places`], and whether any does, [nth]."""
+    """Return [k, entry of `places`]: whether the pod's group falls below its minimum; [entry]: whether any does."""
     groups, victims = run.snapshot.index(PodGroupIndex), run.victim_rows(places)
     broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.candidate_index)
     pods = run.pods[:, places]

@@ -30,10 +30,10 @@ from extender.k8s.priority import PRIORITY_OFFSET
 from extender.k8s.requests import incoming_requests
 
 _LOWEST_KEY = -(2**63)
-"""Smallest int64: the maximum of no values."""
+"""Smallest int64, the initial value of a maximum."""
 
 _PARTS_PER_MILLION = 10**6
-"""Unit of a share of a node's capacity, because keys are integers."""
+"""Shares of a node's capacity are in parts per million, because keys are integers."""
 
 
 def best_candidates(run: DryRun, limit: int | None) -> IntArray:
@@ -63,7 +63,7 @@ def best_candidates(run: DryRun, limit: int | None) -> IntArray:
 
 
 def ranking_keys(run: DryRun, places: IntArray, then: Sequence[str] = ()) -> RankingKeys:
-    """Return the keys of the candidates `places` by the profile's ranking, `then` by these criteria of TIE_BREAKERS."""
+    """Return the keys of the candidates `places` by the profile's ranking, then by the tie-breakers `then`."""
     return RankingKeys({name: CRITERIA[name](run, places) for name in (*run.context.profile.preemption.ranking, *then)})
 
 
@@ -76,8 +76,8 @@ def _highest_priority(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     # If importance is by priority first, read it from the most important victim, without listing the victims.
     if policy.importance[0] == "Priority":
         victims = select_columns(run.victims, places)
-        # Before kube-scheduler sorted the victims, it read the priority of the first victim: a PDB-violating pod if any
-        # is.
+        # kube-scheduler versions that did not sort the victims read the priority of the first victim: a PDB-violating
+        # pod if there is one.
         if not run.context.features.victims_are_sorted and policy == UPSTREAM.preemption:
             violating = victims & select_columns(run.potential.violating, places)
             victims = np.where(violating.any(axis=0), violating, victims)
@@ -192,7 +192,7 @@ Criterion = Callable[[DryRun, IntArray], Sequence[IntArray]]
 """Computes the ranking keys of the candidates at these indexes of a dry run, most significant key first."""
 
 TIE_BREAKERS = ("named", "name")
-"""Names in decisions of the criteria for candidates that are equal by the profile's ranking."""
+"""Criteria for candidates that tie by the profile's ranking, under the names that decisions show."""
 
 CRITERIA: dict[str, Criterion] = {
     "PDBViolations": lambda run, places: [run.violations[places]],

@@ -136,7 +136,7 @@ class DryRun:
             self.violations = count_per_node(self.victims & self.potential.violating)
 
     def victim_rows(self, places: IntArray, victims: BoolArray | None = None) -> VictimRows:
-        """List the victims on the nodes at the indexes `places`; `victims`: [k, nth of `places`], a subset."""
+        """List the victims on the nodes at the indexes `places`; `victims`: [k, entry of `places`] to list instead."""
         mask = select_columns(self.victims, places) if victims is None else victims
         # numpy finds true values in one dimension much faster than in two.
         k, place = np.divmod(np.flatnonzero(mask.reshape(-1)), max(len(places), 1))
@@ -228,8 +228,8 @@ def dry_run_sent_candidates(
         terminating = sent.victims & pod_table.terminating & mask_of(np.array(evicted, np.int64), len(sent.victims))
         deletions = UnsyncedDeletions(terminating) if terminating.any() else deletions
     run = dry_run_preemption(context, checks, rows, sent.victims, deletions)
-    # 2. Find terminating pods in the way that kube-scheduler's cache no longer has. These are terminating pods that it
-    #    did not choose, on sent nodes where the pod does not fit or needs more victims than kube-scheduler chose.
+    # 2. Find terminating pods that take room but are gone from kube-scheduler's cache: pods that it did not choose,
+    #    on sent nodes where the pod does not fit or needs more victims than kube-scheduler chose.
     pods = np.flatnonzero(pod_table.terminating & (snapshot.pod_node >= 0))
     place_of = np.full(len(snapshot.nodes), -1)
     place_of[rows] = np.arange(len(rows))

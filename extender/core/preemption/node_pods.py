@@ -25,7 +25,7 @@ class PodsOnNode:
 
     pods: tuple[Pod, ...]
     budgets: tuple[frozenset[int], ...]
-    """[nth of `pods`]: budget rows that the pod counts against."""
+    """[entry of `pods`]: budget rows that the pod counts against."""
 
 
 class NodePods(Index):

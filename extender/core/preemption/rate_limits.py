@@ -89,14 +89,14 @@ class _VictimLimit:
     always_allowed: int
     """Number of victims up to which the limit is never exceeded."""
     exceeds: Callable[[VictimRows], BoolArray] | None
-    """Victims of nodes with more than that -> [node]: whether the limit is exceeded; None: it always is."""
+    """Victims of nodes with more victims than that -> [node]: whether they exceed the limit; None: they always do."""
     message: Callable[[Sequence[Pod]], str]
     """Victims of one node -> reason why the limit rejects them."""
     wait: Callable[[VictimRows], int | None] = lambda _: None
     """Victims of nodes -> shortest wait in nanoseconds until the limit may allow the victims of one node."""
 
     def messages(self, run: DryRun, places: IntArray) -> list[str]:
-        """Return [nth of `places`]: the reason, see `PolicyVeto.messages`."""
+        """Return [entry of `places`]: the reason, see `PolicyVeto.messages`."""
         return [self.message(run.victims_on(place)) for place in places.tolist()]
 
     def wait_of_first(self, run: DryRun, places: IntArray) -> int | None:
@@ -105,7 +105,7 @@ class _VictimLimit:
 
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    """Yield one veto, with `nodes` [nth of `places`], for each configured limit on the victims of a node."""
+    """Yield one veto, with `nodes` [entry of `places`], for each configured limit on the victims of a node."""
     limits = list(_victim_limits(run.context))
     if not limits:
         return
@@ -120,7 +120,7 @@ def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
 
 
 def _evicted(run: DryRun, places: IntArray) -> BoolArray:
-    """Return [k, nth of `places`]: the victims that are not already terminating."""
+    """Return [k, entry of `places`]: the victims that are not already terminating."""
     terminating = run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
     evicted: BoolArray = select_columns(run.victims, places) & ~terminating
     return evicted

@@ -113,7 +113,7 @@ def rejections_of(
 
 
 def _protected_pods(run: DryRun, sent: ResolvedCandidates, node: str) -> tuple[str, int | None]:
-    """Return (the node's protected pods of lower priority with reasons, when protection of one of them first ends)."""
+    """Return (protected pods of lower priority with their reasons, time at which the first loses its protection)."""
     protected, ends = list[str](), list[int]()
     for pod in run.snapshot.pods_on(node):
         if pod.priority < run.context.pod.priority:

@@ -46,7 +46,7 @@ def reprieve(emptied: FilterResults, evictable: EvictablePods, order: Sequence[B
     for group in order:
         reprieved = group.copy()
         for k in np.flatnonzero(group.any(axis=1)).tolist():
-            # Check all columns before changing any: a pod that one plugin rejects takes no headroom of any column.
+            # Check all columns before changing any: a pod that any plugin rejects must not take headroom.
             fits = reprieved[k]
             for columns in followed:
                 columns.reject(k, fits)
@@ -60,7 +60,7 @@ class _FollowedColumns:
     """Headroom of columns while pods are put back, on all nodes or a subset; every column must stay >= 0."""
 
     def __init__(self, nodes: IntArray | slice, headroom: IntArray, demand: IntArray) -> None:
-        """`headroom`: [column, nth of `nodes`], changed in place; `demand`: [k, column, nth of `nodes`]."""
+        """`headroom`: [column, entry of `nodes`], changed in place; `demand`: [k, column, entry of `nodes`]."""
         self._nodes, self._headroom, self._demand = nodes, headroom, demand
         # Buffers shared by all steps: the loop runs once per rank, and allocating would cost more than the arithmetic.
         self._enough, self._taken = np.empty(headroom.shape, np.bool_), np.empty_like(headroom)
@@ -139,7 +139,7 @@ def _constraint_room(
 
 
 def _dense_demand(sparse: Sequence[SparseDemand], nodes: IntArray, shape: tuple[int, ...]) -> IntArray:
-    """Return [k, column, nth of `nodes`]: the demand; `shape`: (number of ranks, number of nodes of the dry run)."""
+    """Return [k, column, entry of `nodes`]: the demand; `shape`: (number of ranks, number of nodes of the dry run)."""
     depth, size = shape
     index_of = index_in(nodes, size)
     demand = np.zeros((depth, len(sparse), len(nodes)), np.int64)

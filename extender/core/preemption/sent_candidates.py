@@ -59,7 +59,7 @@ class CandidateRejection:
     protected: str = ""
     """Pods that policies protect, on a node where no victims make room."""
     protected_until: int | None = None
-    """When protection of one of these pods first ends by itself, in nanoseconds since 1970; None if it never does."""
+    """Time at which the first of these pods loses its protection, in nanoseconds since 1970; None if none does."""
 
     @property
     def message(self) -> str:
@@ -110,7 +110,7 @@ class ResolvedCandidates:
     nodes: list[str]
     """Names of the nodes whose candidates could be resolved."""
     rows: NodeRows
-    """[nth of `nodes`]: its node row."""
+    """[entry of `nodes`]: its node row."""
     dropped: dict[str, CandidateRejection]
     """Node -> why its candidate could not be resolved."""
     victims: BoolArray

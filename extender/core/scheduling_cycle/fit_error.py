@@ -142,7 +142,7 @@ def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
 
 
 def _counts(statuses: Statuses) -> Iterator[tuple[Status, int]]:
-    """Yield each distinct status with its number of nodes: many nodes share one."""
+    """Yield each distinct status with its number of nodes."""
     return zip(statuses.distinct, np.bincount(statuses.indices).tolist(), strict=True)
 
 

@@ -5,7 +5,7 @@
 
 All nodes are filtered and all candidates found, as with percentageOfNodesToScore and minCandidateNodesPercentage 100.
 kube-scheduler's part always follows its own preemption rules, whatever the profile's policies: it sends its candidates,
-and the extender answers as to a `/preempt`, by the policies.
+and the extender answers by these policies, as in `/preempt`.
 
 Rule: a cycle reads one Evaluation and decides; it changes nothing.
 Mirrors ScheduleOne: schedulePod, schedulingAlgorithm (schedule_one.go) and Evaluator.Preempt (framework/preemption).

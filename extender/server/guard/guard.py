@@ -187,7 +187,7 @@ def _is_as_sent(case: GuardCase) -> bool:
 
 
 def rules() -> tuple[tuple[str, Callable[[GuardCase], bool]], ...]:
-    """Return (name of the rule, whether a candidate keeps it) in order; a rule may rely on earlier rules.
+    """Return (name of the rule, predicate that candidates must satisfy) in order; a rule may rely on earlier rules.
 
     The names are metric labels.
     """

@@ -61,7 +61,7 @@ _IMPORTANCE: Mapping[str, Callable[[PreemptionPolicy, Pod], int]] = {
 
 
 class PDBRecount:
-    """Counter of pods against the budgets of one snapshot. Obtain it with `recount_budgets`."""
+    """Recount of the violations of one snapshot's budgets. Obtain it with `recount_budgets`."""
 
     def __init__(self, snapshot: Snapshot, policy: PreemptionPolicy) -> None:
         self._snapshot = snapshot

@@ -38,7 +38,7 @@ CANCELLED = "not known whether the pod was bound: the call was cancelled"
 
 
 async def bind(server_context: ServerContext, binder: Binder, body: bytes, deadline: Deadline = NO_DEADLINE) -> Answer:
-    """Bind the pod; the answer has an error unless the API server confirms the binding. Raises RequestError."""
+    """Bind the pod; the answer contains an error unless the API server confirms the binding. Raises RequestError."""
     started = time.perf_counter()
     request = decode_bind(body)
     call_id, result = server_context.decisions.next_id("bind"), BindResult("refused")

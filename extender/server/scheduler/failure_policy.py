@@ -40,7 +40,7 @@ def failure_answer(verb: str, server_context: ServerContext, error: Exception) -
 
 
 def pass_through(verb: str, server_context: ServerContext, request: object, error: Exception) -> Answer:
-    """Pass the call through, log that, and count it as a failure unless the pod waits for an in-place resize."""
+    """Pass the call through and log it; count it as a failure unless the pod waits for an in-place resize."""
     server_context.log_failure((verb, type(error)), "%s passed through: %s", verb, error)
     if not isinstance(error, LeftToScheduler):
         server_context.metrics.count_failure(error)

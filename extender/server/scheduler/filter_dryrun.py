@@ -1,6 +1,6 @@
-"""POST /filter-dryrun: where the pod would fit if the nodes of the request were in the cluster as they were sent.
+"""POST /filter-dryrun: decide where the pod would fit if the nodes of the request were in the cluster as sent.
 
-Cluster Autoscaler sends template nodes: nodes that a node group would add. The answer is the same as of /filter,
+Cluster Autoscaler sends template nodes: nodes that a node group would add. The answer is the same as to /filter,
 including pass-through answers (a pod that is not ours, kill switch, mode Observe).
 
 Rule: a dry run has no effects and is not recorded, no call from kube-scheduler waits for more than one dry run, and

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Call:
-    """A call, as the sinks read it."""
+    """A call, as input for the sinks."""
 
     id: str
     """ID of the call in /decisions, recordings and audit lines."""
@@ -56,7 +56,7 @@ class Call:
     history: EvictionHistory
     """Time of the call, and the evictions before it."""
     request: FilterRequest | PreemptRequest | ExtenderBindingArgs | None = None
-    """The parsed request; None if the call failed before."""
+    """The parsed request; None if the call failed before it was parsed."""
     body: bytes = b""
     milliseconds: float = 0.0
     """Time from the parsed request to the decision, or to the last response of the API server."""

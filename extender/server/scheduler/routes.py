@@ -106,7 +106,7 @@ class SchedulerApp:
         return self._respond(scope, read)
 
     async def _respond(self, scope: Scope, read: ReadBody) -> Response:
-        """Return the response to any request, whatever happens."""
+        """Return a response to any request; an unexpected error becomes a 500."""
         try:
             if scope["path"] not in PATHS and scope["path"] != DRYRUN_PATH:
                 return Response(404, error_body(NOT_FOUND))
@@ -180,7 +180,7 @@ async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: Se
     except Exception as error:
         answer, closes = verbs.on_failure(name, server_context, error), True
         is_overload = isinstance(error, Overloaded) and answer.status == 503
-    # 4. Report it.
+    # 4. Record metrics and a trace span, and build the response.
     seconds = server_context.clock() - caller.arrived_at
     metrics.observe_request(name, answer.status, seconds)
     if server_context.tracing is not None:

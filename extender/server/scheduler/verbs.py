@@ -184,7 +184,7 @@ def _failed(verb: schema.VerbName, server_context: ServerContext, request: Any, 
     """Return the result of a call that failed, or whose pod is left to kube-scheduler (see `failure_policy`)."""
     metrics, is_observing = server_context.metrics, server_context.settings.is_observing
     is_passed = isinstance(error, LeftToScheduler) or (isinstance(error, UnknownScheduler) and verb != "preempt")
-    if is_observing:  # the call is passed through, but counted by the answer that it would have got
+    if is_observing:  # the call is passed through, but counted under the result that it would have had
         metrics.count("observed_answers", verb, "same" if is_passed else "failed")
     if is_passed:
         given = pass_through(verb, server_context, request, error)
@@ -238,7 +238,7 @@ class Verb(ABC, Generic[RequestT, DecisionT]):
 
 
 class Filter(Verb[FilterRequest, FilterDecision]):
-    """POST /filter: which of the nodes in the request the pod can run on."""
+    """POST /filter: decide which nodes of the request the pod fits on."""
 
     name = "filter"
     results = ("fits", "nowhere")
@@ -271,7 +271,7 @@ class Filter(Verb[FilterRequest, FilterDecision]):
 
 
 class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
-    """POST /prioritize: a score from 0 to 10 for each node of the request."""
+    """POST /prioritize: score each node of the request from 0 to 10."""
 
     name = "prioritize"
     results = ("scored", "scored")
@@ -303,7 +303,7 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
 
 
 class Preempt(Verb[PreemptRequest, PreemptDecision]):
-    """POST /preempt: which pods to evict on which nodes, so that the pod fits."""
+    """POST /preempt: choose nodes, and the pods to evict from each so that the pod fits."""
 
     name = "preempt"
     results = ("evicted", "vetoed")
