@@ -138,7 +138,7 @@ class PreemptDecision:
 
     @property
     def leads_to_preemption(self) -> bool:
-        """False: this call is a preemption already."""
+        """False: this call is itself a preemption."""
         return False
 
     @property

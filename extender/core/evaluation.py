@@ -288,7 +288,7 @@ class Evaluation:
 
     @property
     def selected(self) -> str | None:
-        """The node that preemption would choose, the first by name if several tie; None if there is no candidate."""
+        """The node that preemption would choose, the first by name if several tie; None without candidates."""
         self.check_version()
         best = best_candidates(self.policies, 1).tolist()
         return self.context.snapshot.node_names[int(self.policies.rows[best[0]])] if best else None

@@ -63,7 +63,7 @@ def best_candidates(run: DryRun, limit: int | None) -> IntArray:
 
 
 def ranking_keys(run: DryRun, places: IntArray, then: Sequence[str] = ()) -> RankingKeys:
-    """Return the keys of the candidates `places` by the profile's ranking, then by the tie-breakers `then`."""
+    """Return the keys of the candidates at indexes `places`: by the profile's ranking, then by `then`."""
     return RankingKeys({name: CRITERIA[name](run, places) for name in (*run.context.profile.preemption.ranking, *then)})
 
 

@@ -136,7 +136,7 @@ class DryRun:
             self.violations = count_per_node(self.victims & self.potential.violating)
 
     def victim_rows(self, places: IntArray, victims: BoolArray | None = None) -> VictimRows:
-        """List the victims on the nodes at the indexes `places`; `victims`: [k, entry of `places`] to list instead."""
+        """List the victims on the nodes at the indexes `places`; `victims`: [k, entry of `places`] to use instead."""
         mask = select_columns(self.victims, places) if victims is None else victims
         # numpy finds true values in one dimension much faster than in two.
         k, place = np.divmod(np.flatnonzero(mask.reshape(-1)), max(len(places), 1))

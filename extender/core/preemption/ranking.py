@@ -1,4 +1,4 @@
-"""Compare preemption candidates by their keys: each criterion decides among candidates that tie by all earlier ones.
+"""Compare preemption candidates by their keys: each criterion decides among candidates that tie on all earlier ones.
 
 Mirrors pickOneNodeForPreemption (framework/preemption, v1.36). Upstream breaks the last tie by Go's map order; here the
 node name is the last criterion. `criteria` computes the keys.

@@ -227,7 +227,7 @@ class BudgetIndex(Index):
 
     @property
     def has_pods_of_several(self) -> bool:
-        """Whether some pod counts against more than one budget."""
+        """Whether any pod counts against more than one budget."""
         return any(len(budgets) > 1 for budgets in self._budgets_of)
 
     def _settle_uses(self) -> RowLists:
