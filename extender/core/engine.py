@@ -131,7 +131,7 @@ class PreemptDecision:
 
     @property
     def contradicts_scheduler(self) -> bool:
-        """Whether a sent candidate is rejected for a reason other than our policies."""
+        """Whether we reject a sent candidate in contradiction to kube-scheduler's dry run, and not by our policies."""
         codes, evaluation = {dropped.code for dropped in self.dropped.values()}, self.evaluation
         has_own_victims = evaluation is None or evaluation.context.profile.preemption.may_change_victims
         return not codes.isdisjoint(CONTRADICTIONS) or (RejectionReason.NO_ROOM in codes and not has_own_victims)
@@ -256,7 +256,7 @@ def prioritize(
 
 
 def _shares(scores: Scores, floor: int) -> IntArray:
-    """Return [row]: the total as a share of the highest possible total, scaled to `floor`-10 and rounded down."""
+    """Return [row]: the total as a share of the highest possible total, scaled to `floor`..10 and rounded down."""
     # score = floor + total / highest possible total * (10 - floor)
     return floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
 

@@ -49,7 +49,7 @@ def pass_through(verb: str, server_context: ServerContext, request: object, erro
 
 
 def record_failure(verb: str, server_context: ServerContext, error: Exception) -> None:
-    """Count the error in `extender_failures_total`, and log it; repeated errors are throttled."""
+    """Count the error in `extender_failures_total`, and log it; a repeated ExtenderError is throttled."""
     server_context.metrics.count_failure(error)
     if isinstance(error, ExtenderError):
         server_context.log_failure((verb, type(error)), "%s failed: %s", verb, error)
