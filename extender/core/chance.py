@@ -1,11 +1,11 @@
-"""Name the reasons why kube-scheduler's choice of victims is up to chance: ours is then one of its possible answers.
+"""Find the reasons why kube-scheduler's choice of victims is up to chance: ours is then one of its possible answers.
 
-- UnstableSort: Go's sort.Slice keeps the order of equally important pods only up to 12 of them.
-- BudgetOrder: since v1.37 a pod counts against its budgets up to the first one that it exceeds, and they come in the
-  order of a Go map (`pdb.violations`). With one order an exhausted budget ends the count before another one is reached,
-  which has more left then for less important pods.
+- UnstableSort: Go's sort.Slice keeps equally important pods in order only if it sorts at most 12 pods.
+- BudgetOrder: since v1.37 a pod counts against its budgets only up to the first budget that it exceeds, and upstream
+  takes them in the order of a Go map (`pdb.violations`). If an exhausted budget comes first, the pod's other budgets
+  keep more disruptions for less important pods.
 
-Rule: only reports ask for this; no decision depends on it.
+Rule: only reports use these reasons; no decision depends on them.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from extender.k8s.version.features import Features
 Chance = Literal["BudgetOrder", "UnstableSort"]
 
 _STABLE_UP_TO: Final = 12
-"""Number of pods up to which sort.Slice sorts by insertion, which keeps the order of equal ones."""
+"""Number of pods up to which sort.Slice uses insertion sort, which keeps the order of equal pods."""
 
 
 def chance_on_node(
@@ -38,8 +38,8 @@ def chance_on_node(
 ) -> list[Chance]:
     """Return the reasons why kube-scheduler may choose other victims on a node.
 
-    `pods`: its potential victims, most important first; `budgets`: [pod], the budget rows that it counts against;
-    `allowed`: [budget], the disruptions that it allows.
+    `pods`: the node's potential victims, most important first; `budgets`: [pod], the budget rows that the pod counts
+    against; `allowed`: [budget], the disruptions that the budget allows.
     """
     found: list[Chance] = []
     if features.budget_count_ends_where_exceeded and _depends_on_budget_order(budgets, allowed):
@@ -56,7 +56,7 @@ def chance_on_node(
 
 
 def _depends_on_budget_order(budgets: Sequence[frozenset[int]], allowed: Sequence[int] | IntArray) -> bool:
-    """Return whether the pods that exceed a budget may be others if the budgets came in another order."""
+    """Return whether different pods may exceed a budget if the budgets are counted in a different order."""
     if max(map(len, budgets), default=0) < 2:
         return False
     most, least = Counter[int](), Counter[int]()
@@ -64,7 +64,7 @@ def _depends_on_budget_order(budgets: Sequence[frozenset[int]], allowed: Sequenc
         may_exceed = any(most[one] >= allowed[one] for one in own)
         if may_exceed and all(least[one] < allowed[one] for one in own):
             return True
-        # A pod that exceeds a budget counts against all of its budgets at most, and against none of several at least.
+        # If a pod exceeds a budget, it counts against at most all of its budgets, and possibly none if it has several.
         most.update(own)
         if len(own) == 1 or not may_exceed:
             least.update(own)
@@ -72,7 +72,7 @@ def _depends_on_budget_order(budgets: Sequence[frozenset[int]], allowed: Sequenc
 
 
 def chance_of(run: DryRun) -> dict[int, list[Chance]]:
-    """Return place of a candidate -> reasons why kube-scheduler may choose other victims, for those that have any."""
+    """Return candidate index -> reasons why kube-scheduler may choose other victims, for candidates with any."""
     policy, features = run.context.profile.preemption, run.context.features
     pdbs, places = budget_index(run.snapshot, policy), np.flatnonzero(run.candidate)
     evictable = select_columns(run.potential.evictable.mask, places)

@@ -46,10 +46,10 @@ MAX_EXTENDER_SCORE = 10
 """MaxExtenderPriority of k8s.io/kube-scheduler/extender/v1: the best score that an extender can give."""
 
 _MIN_FITTING_SCORE = 6
-"""Lowest score of a node on which the pod fits if other nodes need preemption; those score below it."""
+"""Lowest score of a node on which the pod fits, if other nodes need preemption, which score lower."""
 
 MAX_LISTED_REASONS = 3
-"""Number of distinct rejections that the message about an empty `/preempt` answer lists."""
+"""Maximum number of distinct rejections that the message about an empty `/preempt` answer lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class FilterDecision:
     """Result of `/filter`; every requested node is in exactly one of the first three fields."""
 
     accepted: tuple[int, ...]
-    """Positions in the requested list, ascending."""
+    """Indexes into the requested list, ascending."""
     failed: dict[str, str]
     """Node -> message, for nodes on which evicting pods of lower priority would help (FailedNodes)."""
     unresolvable: dict[str, str]
-    """Node -> message, for nodes on which it would not (FailedAndUnresolvableNodes)."""
+    """Node -> message, for nodes on which that would not help (FailedAndUnresolvableNodes)."""
     not_evaluated: tuple[str, ...]
     """Filter plugins that can reject this pod but that we don't evaluate."""
     evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
@@ -106,7 +106,7 @@ class Candidate:
 
     node: str
     victims: tuple[Pod, ...]
-    """Most important first."""
+    """Pods to evict, most important first."""
     num_pdb_violations: int
 
 
@@ -123,27 +123,27 @@ class PreemptDecision:
     as_sent: frozenset[str]
     """Nodes answered with kube-scheduler's own victims (`Evaluation.keeps_sent_victims`)."""
     vetoed: str | None = None
-    """Reason why the pod may not preempt on any node now, and until when; None: it may."""
+    """Reason why the pod may not preempt on any node now, and until when; None if it may."""
     rejected: Mapping[str, str] = field(default_factory=dict)
-    """Node -> guard rule that its candidate broke, which removed it from the answer."""
+    """Node -> guard rule that removed its candidate from the answer."""
     evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
     """Evaluation that the decision was read from, valid until its snapshot changes (see `core.record`)."""
 
     @property
     def contradicts_scheduler(self) -> bool:
-        """Whether a sent candidate is rejected and none of our policies is the reason."""
+        """Whether we reject a sent candidate in contradiction to kube-scheduler's dry run, and not by our policies."""
         codes, evaluation = {dropped.code for dropped in self.dropped.values()}, self.evaluation
         has_own_victims = evaluation is None or evaluation.context.profile.preemption.may_change_victims
         return not codes.isdisjoint(CONTRADICTIONS) or (RejectionReason.NO_ROOM in codes and not has_own_victims)
 
     @property
     def leads_to_preemption(self) -> bool:
-        """False: this call is a preemption already."""
+        """False: this call is itself a preemption."""
         return False
 
     @property
     def no_candidate_reason(self) -> str:
-        """Return why the answer is empty: the reason that holds for all nodes, or the most common rejections."""
+        """Return the reason for an empty answer: the veto on all nodes, or the most common rejections."""
         if self.vetoed is not None:
             return self.vetoed
         common = Counter(dropped.message for dropped in self.dropped.values()).most_common(MAX_LISTED_REASONS)
@@ -151,14 +151,14 @@ class PreemptDecision:
 
 
 def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snapshot:
-    """Build the indexes and cached arrays that the first request would otherwise wait for; return the snapshot."""
+    """Build the indexes and cached arrays so that the first request need not wait for them; return the snapshot."""
     for _ in prepare_in_steps(snapshot, scheduler):
         pass
     return snapshot
 
 
 def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[None]:
-    """Do what `prepare` does, and yield between the steps so that other work can run."""
+    """Run the steps of `prepare`, and yield between them so that other work can run."""
     if snapshot.features != scheduler.features:
         raise ValueError("the snapshot was built for another version of kube-scheduler")
     for index in PLUGIN_INDEXES:
@@ -167,7 +167,7 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
     if snapshot.objects.resource_claims:  # without claims, no decision reads a slice
         snapshot.index(DeviceIndex)
         snapshot.index(ResourceClaimParts).frozen()
-    profile = scheduler.profiles[0]  # what is built depends on the preemption policy, which all profiles share
+    profile = scheduler.profiles[0]  # the indexes depend on the preemption policy only, which all profiles share
     context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
     potential_victims(context)
     yield
@@ -189,19 +189,19 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
 def filter(
     snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, history: EvictionHistory = NO_HISTORY
 ) -> FilterDecision:
-    """Decide which of the requested nodes take the pod.
+    """Decide which of the requested nodes the pod fits on.
 
-    Raises UnknownNode if one is not in the snapshot, PluginFailed if a plugin fails there.
+    Raises UnknownNode if a node is not in the snapshot, PluginFailed if a plugin fails on one.
 
-    The room of terminating pods counts as free: kube-scheduler offers nodes that passed its own filters, so a pod that
-    holds room only here is gone in its cache already.
+    The room of terminating pods counts as free: kube-scheduler offers only nodes that passed its own filters, so if
+    only a terminating pod is in the way here, kube-scheduler's cache no longer has that pod.
     """
     evaluation = Evaluation(snapshot, pod, profile, history, offered=node_rows(snapshot, nodes))
     rows = evaluation.rows
     if evaluation.fits_on_all_rows:
         return FilterDecision(_all_positions(len(rows)), {}, {}, evaluation.not_evaluated_on(rows), evaluation)
     if (error := evaluation.filter.error(rows)) is not None:
-        raise PluginFailed(error)  # it would have ended kube-scheduler's cycle, so there is nothing to answer
+        raise PluginFailed(error)  # the same failure would have ended kube-scheduler's scheduling cycle
     statuses, helps = evaluation.statuses, evaluation.preemption_helps
     messages, is_success = [status.message for status in statuses.distinct], statuses.codes == Code.SUCCESS
 
@@ -218,7 +218,7 @@ def filter(
 
 @lru_cache(maxsize=4)
 def _all_positions(size: int) -> tuple[int, ...]:
-    """Return the positions of `size` nodes. Building the tuple takes longer than the rest of such a decision."""
+    """Return the indexes of `size` nodes, cached: building the tuple takes longer than the rest of such a decision."""
     return tuple(range(size))
 
 
@@ -230,10 +230,10 @@ def prioritize(
 ) -> PrioritizeDecision:
     """Score each requested node from 0 to 10.
 
-    Raises UnknownNode if one is not in the snapshot, PluginFailed if a plugin fails there.
+    Raises UnknownNode if a node is not in the snapshot, PluginFailed if a plugin fails on one.
 
-    If the pod fits on all nodes, the score is the weighted plugin total as a share of the best possible total. If some
-    nodes need preemption, nodes that fit score 6-10, preemption candidates 1-5 by their rank, and all others 0.
+    If the pod fits on all nodes, the score is the weighted plugin total as a share of the highest possible total. If
+    some nodes need preemption, nodes that fit score 6-10, preemption candidates 1-5 by rank, and all other nodes 0.
     """
     evaluation = Evaluation(snapshot, pod, profile, history, offered=node_rows(snapshot, nodes))
     rows = evaluation.rows
@@ -249,14 +249,14 @@ def prioritize(
     floor = 0 if result[rows].all() else _MIN_FITTING_SCORE
     result[scores.rows] = _shares(scores, floor)
     if len(evaluation.dry_run_rows) and len(evaluation.candidates):
-        # `floor - 1` for the best candidate, the others evenly down to 1; equal ranks score the same
+        # The best candidate scores `floor - 1`, the others evenly down to 1; equal ranks score the same.
         ranks, count = evaluation.ranking.ranks, len(evaluation.candidates)
         result[evaluation.policies.rows[evaluation.candidates]] = floor - 1 - ranks * (floor - 1) // count
     return PrioritizeDecision(tuple(result[rows].tolist()), plugins, evaluation)
 
 
 def _shares(scores: Scores, floor: int) -> IntArray:
-    """Return [row]: the total as a share of the highest possible one, from `floor` to 10, rounded down."""
+    """Return [row]: the total as a share of the highest possible total, scaled to `floor`..10 and rounded down."""
     # score = floor + total / highest possible total * (10 - floor)
     return floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
 
@@ -276,14 +276,14 @@ def preempt(
     Nodes on which our reprieve could spare a pod that must be evicted keep kube-scheduler's own victims, and are ranked
     with them (`Evaluation.keeps_sent_victims`). Raises PluginFailed if a plugin fails on a sent node.
     """
-    # 1. Look up the sent nodes and victims, and find the filter plugins that only kube-scheduler evaluates there, but
-    #    not by `not_evaluated_on`: it looks for cached verdicts, and a pod that may not preempt is not filtered at all.
+    # 1. Look up the sent nodes and victims, and the filter plugins that only kube-scheduler evaluates on these nodes.
+    #    `not_evaluated_on` would look for cached verdicts, but a pod that may not preempt is not filtered at all.
     resolved = resolve_candidates(snapshot, sent, history.recent_deletions)
     evaluation, rows = Evaluation(snapshot, pod, profile, history, sent=resolved), resolved.rows
     filters = [name for name, nodes in evaluation.filters_not_evaluated.items() if nodes[rows].any()]
     plugins = tuple(dict.fromkeys((*filters, *profile.not_evaluated_post_filters)))
-    # 2. A pod that may not preempt, or need not, evicts no pod on any node. A plugin that fails would have ended
-    #    kube-scheduler's cycle.
+    # 2. Evict no pod on any node if the pod may not preempt, or need not. A plugin that fails would have ended
+    #    kube-scheduler's scheduling cycle.
     not_needed = None
     if evaluation.refusal is not None:
         not_needed = CandidateRejection(RejectionReason.REFUSED, evaluation.refusal)
@@ -302,9 +302,9 @@ def preempt(
         for place in best_candidates(run, profile.keep_candidates).tolist()
     )
     dropped = rejections_of(evaluation.filter, run, resolved, [candidate.node for candidate in kept])
-    # 4. kube-scheduler sends nodes without victims where only an extender's /filter rejects the pod (v1.38). They stay
-    #    unless a policy of ours is the reason: another extender may know the victims, and where none does,
-    #    kube-scheduler leaves the node out itself.
+    # 4. Keep nodes sent without victims: kube-scheduler sends them where only an extender's /filter rejects the pod
+    #    (v1.38). Drop one only if a policy of ours rejects it: another extender may find its victims, and if none does,
+    #    kube-scheduler drops the node itself.
     if snapshot.features.candidates_may_lack_victims:
         passed_on = [
             node for node, why in dropped.items() if not sent[node].victims and why.code in PASSED_ON_WITHOUT_VICTIMS

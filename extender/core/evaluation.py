@@ -1,15 +1,15 @@
 """Evaluate one pod: filters, scores, the preemption dry run with policies, and the ranking of its candidates.
 
 `/filter`, `/prioritize`, `/preempt`, a scheduling cycle, `extender why` and `evaluate()` read an Evaluation and nothing
-else. There are three kinds, depending on what kube-scheduler has decided before:
+else. There are three kinds, depending on what kube-scheduler has already decided:
 
     all nodes        nothing: `why`, `simulate` and `evaluate()` run a scheduling cycle of their own
-    offered rows     these nodes passed its filters (`/filter`, `/prioritize`)
-    sent candidates  its own dry run found these nodes and victims (`/preempt`)
+    offered rows     these nodes passed kube-scheduler's filters (`/filter`, `/prioritize`)
+    sent candidates  kube-scheduler's own dry run found these nodes and victims (`/preempt`)
 
 Rule: only this module calls the filters, the scores, the dry run and the policies. Each part is computed when it is
-first read. The snapshot changes in place; a part that was not read before then raises RuntimeError (`core.record`
-copies what reports need).
+first read. After the snapshot has changed, reading a part for the first time raises RuntimeError; `core.record` copies
+the parts that reports need.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,13 +52,13 @@ from extender.k8s.objects import Pod
 T = TypeVar("T")
 
 ROOM_OF_TERMINATING_PODS = "fits: kube-scheduler offered the node, so the room of its terminating pods counts as free"
-"""Reason for accepting a node that the filters reject only because of pods that are terminating."""
+"""Reason for accepting a node that the filters reject only because of terminating pods."""
 
 
-class part(Generic[T]):  # noqa: N801  # reads as the decorator that it is
+class part(Generic[T]):  # noqa: N801  # lower case, as it is a decorator
     """A part of an evaluation, computed when it is first read; raises RuntimeError if the snapshot has changed by then.
 
-    Unlike functools.cached_property in Python 3.11, it takes no lock: one thread decides.
+    Unlike functools.cached_property in Python 3.11, it takes no lock, because only one thread makes decisions.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -75,7 +75,7 @@ class part(Generic[T]):  # noqa: N801  # reads as the decorator that it is
 class Evaluation:
     """The verdicts of kube-scheduler's plugins and of the profile's policies on one pod.
 
-    [node] is a row of the snapshot, [row] a place in `rows`, [candidate] a place in the dry run.
+    [node] is a node row of the snapshot, [row] an index into `rows`, [candidate] an index into `candidates`.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class Evaluation:
         offered: NodeRows | None = None,
         sent: ResolvedCandidates | None = None,
     ) -> None:
-        """`offered`: rows that passed kube-scheduler's filters; `sent`: its candidates; neither: evaluate all nodes."""
+        """`offered`: node rows that passed kube-scheduler's filters; `sent`: its candidates; default: all nodes."""
         self.context = scheduling_context(snapshot, pod, profile, history)
         self.sent, self.is_offered = sent, offered is not None
         self.rows = sent.rows if sent is not None else np.arange(len(snapshot.nodes)) if offered is None else offered
-        """Node rows that were asked about."""
+        """Node rows to evaluate."""
         self.node_names: tuple[str, ...] | None = None
-        """Names of all nodes, where some are in the snapshot for this decision only; None: those of the snapshot."""
+        """Names of all nodes if some are in the snapshot for this decision only; None: use the snapshot's names."""
         self.version = snapshot.version
         """Version of the snapshot."""
 
@@ -104,7 +104,7 @@ class Evaluation:
             raise RuntimeError("the snapshot has changed since the pod was evaluated on it")
 
     def outlive_nodes(self, *, with_statuses: bool) -> None:
-        """Compute what a record will read of nodes that are in the snapshot for this decision only."""
+        """Compute the parts that a record needs of nodes that are in the snapshot for this decision only."""
         self.node_names = self.context.snapshot.frozen_node_names
         if with_statuses:
             _ = self.statuses, self.preemption_helps
@@ -113,29 +113,29 @@ class Evaluation:
 
     @part
     def cached_verdicts(self) -> NodeVerdicts | None:
-        """Verdicts that pods of the same scheduling signature share; None: the filters have to run."""
+        """Verdicts shared by pods with the same scheduling signature; None if the filters have to run."""
         return cached_verdicts(self.context)
 
     @part
     def filter(self) -> FilterRun:
-        """Filter results of all nodes. A plugin that fails raises nothing here: see `FilterRun.error`."""
+        """Filter results of all nodes. A plugin failure is not raised here: see `FilterRun.error`."""
         known = self.cached_verdicts
         return last_filter_run(self.context) if known is None else known.filter_run(self.context)
 
     @part
     def fits_on_all_rows(self) -> bool:
-        """Whether the pod fits on all `rows` by cached verdicts: the usual case, as kube-scheduler filtered them."""
+        """Whether the pod fits on all `rows` by cached verdicts: usual, because kube-scheduler has filtered them."""
         known = self.cached_verdicts
         return known is not None and bool(known.fits[self.rows].all())
 
     @part
     def fits_beside_terminating(self) -> BoolArray:
-        """[node]: whether an offered node rejects the pod only for the room of terminating pods."""
+        """[node]: whether only terminating pods keep the pod from fitting on the offered node."""
         return fits_without_terminating_pods(self.filter, self.rows)
 
     @part
     def feasible(self) -> NodeRows:
-        """Rows on which the pod fits. On offered nodes the room of terminating pods counts as free."""
+        """Node rows on which the pod fits. On offered nodes the room of terminating pods counts as free."""
         known = self.cached_verdicts
         if self.is_offered:
             if self.fits_on_all_rows:
@@ -156,11 +156,11 @@ class Evaluation:
 
     @part
     def filters_not_evaluated(self) -> Mapping[str, BoolArray]:
-        """Filter plugin -> [node]: whether it can reject the pod there and we don't evaluate it."""
+        """Filter plugin -> [node]: whether it can reject the pod there but we don't evaluate it."""
         return filters_not_evaluated(self.context)
 
     def not_evaluated_on(self, rows: NodeRows) -> tuple[str, ...]:
-        """Return the filter plugins that we don't evaluate on some of `rows`."""
+        """Return the filter plugins that we don't evaluate on at least one of `rows`."""
         self.check_version()
         if self.cached_verdicts is not None:
             return self.cached_verdicts.not_evaluated_on(rows)
@@ -168,7 +168,7 @@ class Evaluation:
 
     @part
     def scheduler_decides(self) -> BoolArray:
-        """[node]: whether some filter plugin can reject the pod there that we don't evaluate."""
+        """[node]: whether a filter plugin that we don't evaluate can reject the pod there."""
         decides = np.zeros(len(self.context.snapshot.nodes), np.bool_)
         for nodes in self.filters_not_evaluated.values():
             decides |= nodes
@@ -181,8 +181,8 @@ class Evaluation:
         if profile.not_evaluated_post_filters:
             return np.ones(len(keeps), np.bool_)
         if self.context.features.groups_are_evicted_whole:
-            # kube-scheduler evicts some pods only together with their PodGroup (v1.37). Where we don't read PodGroups,
-            # any pod of a group may be one of them.
+            # kube-scheduler evicts some pods only together with their PodGroup (v1.37). If we don't read PodGroups, any
+            # pod of a group may be such a pod.
             has_objects = profile.preemption.reads_pod_groups and "pod_groups" not in snapshot.unreadable_tables
             rows = snapshot.index(SchedulingGroupIndex).evicted_whole(has_objects=has_objects)
             keeps = keeps | mask_of(snapshot.pod_node[rows], len(keeps))
@@ -200,7 +200,7 @@ class Evaluation:
 
     @part
     def pre_enqueue(self) -> Status | None:
-        """Status of the PreEnqueue plugin that keeps the pod out of the queue; the other parts don't depend on it."""
+        """Status of the PreEnqueue plugin that keeps the pod out of the queue; no other part depends on it."""
         return run_pre_enqueue_plugins(self.context.snapshot, self.context.pod, self.context.profile)
 
     @part
@@ -210,7 +210,7 @@ class Evaluation:
 
     @part
     def refusal(self) -> str | None:
-        """Reason why the pod may not preempt on any node: its own fields, or a rate limit; None: it may."""
+        """Reason why the pod may not preempt on any node (its own fields, or a rate limit); None if it may."""
         context, pod = self.context, self.context.pod
         reason = None if self.sent is None else not_schedulable(context.snapshot, pod, context.profile)
         if reason is None and pod.spec.preemption_policy == "Never":
@@ -219,10 +219,10 @@ class Evaluation:
 
     @part
     def dry_run_rows(self) -> NodeRows:
-        """Rows of the dry run, ascending: those on which preemption may help.
+        """Node rows of the dry run, ascending: nodes on which preemption may help.
 
-        That is where the filter status is Unschedulable, and on sent nodes where a plugin can reject the pod that we
-        don't evaluate, unless the status is UnschedulableAndUnresolvable.
+        These are nodes whose filter status is Unschedulable, and sent nodes on which a plugin that we don't evaluate
+        can reject the pod, unless their status is UnschedulableAndUnresolvable.
         """
         codes = self.filter.codes
         may_help: BoolArray = codes == Code.UNSCHEDULABLE
@@ -232,12 +232,12 @@ class Evaluation:
             may_help = is_sent & (may_help | (self.scheduler_decides & (codes != Code.UNSCHEDULABLE_AND_UNRESOLVABLE)))
             if self.context.profile.preemption.candidates == "AllNodes":
                 node_row = self.context.snapshot.node_row
-                # Not where kube-scheduler knows pods that the snapshot lacks.
+                # Leave out unresolved candidates: kube-scheduler knows pods on these nodes that the snapshot lacks.
                 elsewhere[[node_row[name] for name in self.sent.dropped if name in node_row]] = False
                 may_help |= elsewhere
         elif self.is_offered:
-            # Victims that still terminate on the nominated node are kube-scheduler's to wait for
-            # (PodEligibleToPreemptOthers): it preempts elsewhere at once if that node is called unresolvable.
+            # Terminating victims on the nominated node are no refusal: kube-scheduler waits for them itself
+            # (PodEligibleToPreemptOthers), but would preempt elsewhere at once if we reported that node unresolvable.
             if self.refusal is not None:
                 return np.zeros(0, np.int64)
             may_help &= mask_of(self.rows, len(codes))
@@ -246,7 +246,7 @@ class Evaluation:
 
     @part
     def preemption_helps(self) -> BoolArray:
-        """[row]: whether evicting pods of lower priority would make room on an offered node."""
+        """[row]: whether evicting pods of lower priority would make room on the offered node."""
         if self.fits_on_all_rows or not len(self.dry_run_rows):
             return _fits_everywhere(len(self.rows))[1]
         helps = np.zeros(len(self.filter.codes), np.bool_)
@@ -263,23 +263,23 @@ class Evaluation:
         return apply_policies(run, self.keeps_sent_victims)
 
     def policies_on(self, rows: NodeRows) -> DryRun:
-        """Return the dry run on these rows with the policies applied, whatever their filter status."""
+        """Return the dry run on `rows` with the policies applied, whatever the filter status of these nodes."""
         self.check_version()
         return apply_policies(dry_run_preemption(self.context, self.filter.checks, rows))
 
     @part
     def candidates(self) -> IntArray:
-        """Places of the candidates in `policies`."""
+        """Indexes of the candidates in the dry run `policies`."""
         return np.flatnonzero(self.policies.candidate)
 
     @part
     def ranking(self) -> RankingKeys:
-        """Keys of the candidates by the profile's ranking."""
+        """Ranking keys of the candidates, by the profile's criteria."""
         return ranking_keys(self.policies, self.candidates)
 
     @part
     def best_ties(self) -> IntArray:
-        """Places in `policies` of the candidates that are as good as the best one, by name."""
+        """Indexes into `policies` of the candidates that tie for best, sorted by node name."""
         if not len(self.candidates):
             return self.candidates
         ties = self.candidates[self.ranking.ranks == 0]
@@ -288,14 +288,14 @@ class Evaluation:
 
     @property
     def selected(self) -> str | None:
-        """The node that preemption would choose, the first by name among equal ones; None: no candidate."""
+        """The node that preemption would choose, the first by name if several tie; None without candidates."""
         self.check_version()
         best = best_candidates(self.policies, 1).tolist()
         return self.context.snapshot.node_names[int(self.policies.rows[best[0]])] if best else None
 
     @property
     def selected_ties(self) -> list[str]:
-        """Sorted names of the candidates that are as good as the best one: kube-scheduler may choose any of them."""
+        """Sorted names of the nodes that tie for best candidate: kube-scheduler may choose any of them."""
         self.check_version()
         names = self.context.snapshot.node_names
         return [names[row] for row in self.policies.rows[self.best_ties].tolist()]
@@ -307,9 +307,9 @@ class Evaluation:
 
         Keys: `filter`, `feasible`, `scores`, `eligible`, `candidates`, `nonCandidates`, `selected`, `selectedTies`.
         Optional keys: `preEnqueue` if a plugin keeps the pod out of the queue; `prefilter` if PreFilter rejects it;
-        `prefilterNodes` if a PreFilterResult restricts it to some nodes; `notEvaluated` (plugin -> nodes);
-        `cycleError`, `scoreError` and `dryRunError` if a plugin fails, which ends the scheduling cycle; `chance`
-        (candidate -> reasons, see `core.chance`) if kube-scheduler may choose other victims.
+        `prefilterNodes` if a PreFilterResult restricts the nodes; `notEvaluated` (plugin -> nodes); `cycleError`,
+        `scoreError` and `dryRunError` if a plugin fails, which ends the scheduling cycle; `chance` (candidate ->
+        reasons, see `core.chance`) if kube-scheduler may choose other victims.
         """
         self.check_version()
         run, names, tried = self.filter, self.context.snapshot.node_names, self.policies
@@ -364,7 +364,7 @@ class Evaluation:
 
 @lru_cache(maxsize=4)
 def _fits_everywhere(size: int) -> tuple[Statuses, BoolArray]:
-    """Return the statuses of `size` nodes on which the pod fits, and that preemption helps nowhere.
+    """Return (filter statuses, whether preemption helps) of `size` nodes that all fit: Success, and False.
 
     Records share these arrays.
     """

@@ -1,9 +1,9 @@
-"""The time of a decision, the evictions approved shortly before, and the pods that were deleted shortly before.
+"""The time of a decision, the evictions approved before it, and recently deleted pods.
 
-Cooldowns, rate limits and minimum runtimes read time and evictions. Deletions show where kube-scheduler's cache may be
-behind.
+Cooldowns, rate limits and minimum runtimes depend on the time and the evictions. Deletions show where kube-scheduler's
+cache may be stale.
 
-Rule: these are values; the caller of a decision passes the time, and no decision reads a clock.
+Rule: plain values; the caller of a decision passes the time, and no decision reads a clock.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class EvictionHistory:
-    """Time of a decision and the evictions approved before; `EvictionHistory()` suits policies that read no time."""
+    """Time of a decision and the evictions approved before it; `EvictionHistory()` suffices if no policy reads them."""
 
     now: int = 0
     """Time of the decision in nanoseconds since 1970."""
@@ -48,10 +48,10 @@ class EvictionHistory:
     attempts: tuple[Attempt, ...] = ()
     """Approved preemptions, newest first, as far back as the profile's limits look."""
     recent_deletions: Mapping[str, str] = field(default_factory=dict)
-    """UID -> node of pods on the nodes of a /preempt request that were deleted, began to terminate or finished shortly
-    ago: kube-scheduler's cache may not show it yet."""
+    """UID -> node of pods on the nodes of a /preempt request that were recently deleted, began to terminate or
+    finished: kube-scheduler's cache may not show it yet."""
     trusts_fit: bool = False
-    """True: no eviction is needed if the pod fits on a sent node where a pod was deleted shortly ago."""
+    """Whether no eviction is needed if the pod fits on a sent node where a pod was recently deleted."""
 
     @cached_property
     def last_evicted(self) -> dict[Workload, int]:
@@ -59,7 +59,7 @@ class EvictionHistory:
         return {eviction.workload: eviction.ago for eviction in reversed(self.evictions)}
 
     def until(self, wait: int) -> str:
-        """Return `until <time>` for the end of a wait in nanoseconds, rounded up to a second, as reasons show it."""
+        """Return `until <time>` for reasons: the end of a wait in nanoseconds, rounded up to a full second."""
         ends = -(-(self.now + wait) // SECOND) * SECOND
         return f"until {format_time(ends)}"
 

@@ -1,7 +1,7 @@
 """Record a decision so that it can be explained later, as arrays and the objects that they refer to.
 
-The snapshot changes in place after the decision, so a record copies what an explanation reads of it. It copies little,
-because no other call is answered meanwhile; the rest is computed on demand (`report.render`).
+The snapshot changes in place after the decision, so a record copies the parts that an explanation reads. It copies
+little, because no other call is answered meanwhile; the rest is computed on demand (`report.render`).
 
 Rule: a record refers to nothing that changes.
 """
@@ -37,11 +37,11 @@ from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod, PodSpec, ResourceList
 
 EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in range(5))
-"""Bits of a running pod: potential victim, its eviction violates a PDB, victim, protected, victim of kube-scheduler."""
+"""Flags of a running pod: potential victim, PDB-violating, victim, protected, and chosen by kube-scheduler."""
 
 _COPIED_BYTES = 64 << 10
-"""JSON above this size is copied: the encoder returns a part of a larger buffer, and with many records the memory
-between these parts would be lost."""
+"""JSON larger than this is copied: the encoder returns part of a larger buffer, so with many records the memory between
+these parts would be wasted."""
 
 _ENCODER = msgspec.json.Encoder()
 _POD_DECODER = msgspec.json.Decoder(Pod)
@@ -52,7 +52,7 @@ class RecordedPod:
     """The incoming pod as JSON, which is compact and has a known size."""
 
     identity: Pod
-    """The pod with its names, UID and priority only."""
+    """The pod reduced to name, namespace, UID and priority."""
     json: bytes
     size: int
     """Approximate memory in bytes."""
@@ -80,7 +80,7 @@ class RecordedPod:
         return _POD_DECODER.decode(self.json)
 
     def without_details(self) -> "RecordedPod":
-        """Return the pod with its names, UID and priority only."""
+        """Return a record of the pod reduced to name, namespace, UID and priority."""
         return RecordedPod.of(self.identity)
 
 
@@ -90,11 +90,11 @@ class RecordedRequest:
 
     pod: RecordedPod
     context: SchedulingContext
-    """Context with a reduced snapshot and pod, which have only what protection reasons read."""
+    """Context with snapshot and pod reduced to the parts that protection reasons read."""
     filters: tuple[str, ...]
     """Filter plugins in the order in which they run; empty if PreFilter rejected the pod."""
     devices: RecordedDevices | None = None
-    """The pod's resource claims and the devices of the cluster; None: the pod requests no devices."""
+    """The pod's resource claims and the devices of the cluster; None if the pod requests no devices."""
 
     def amounts(self) -> dict[str, int]:
         """Return the amounts that the pod requests, in the scheduler's units."""
@@ -111,13 +111,13 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedNodes:
-    """The request and its nodes: the common part of records of `/filter` and `/prioritize`."""
+    """The request and its nodes: common to records of `/filter` and `/prioritize`."""
 
     request: RecordedRequest
     node_names: tuple[str, ...]
     """[node]: names of all nodes of the cluster; records share the tuple until nodes are added or removed."""
     rows: NodeRows
-    """[requested node] -> place in `node_names`."""
+    """[requested node]: index into `node_names`."""
     not_evaluated: tuple[str, ...]
     """Filter plugins that we don't evaluate."""
 
@@ -154,9 +154,9 @@ class PrioritizeRecord(RequestedNodes):
     scores: tuple[int, ...]
     """[requested node]: 0 to 10."""
     scored: NodeRows
-    """[scored] -> place in `node_names` of a node on which the pod fits."""
+    """[scored node]: index into `node_names`; the pod fits on each scored node."""
     plugins: Mapping[str, IntArray]
-    """Plugin -> [scored] weighted score."""
+    """Plugin -> [scored node]: weighted score."""
     highest: int
     """Highest possible total."""
 
@@ -172,12 +172,12 @@ class CandidateKeys:
     """The candidates and the keys by which they were compared."""
 
     candidates: IntArray
-    """[candidate] -> place in `DryRunRecord.nodes`."""
+    """[candidate]: index of the node in `DryRunRecord.rows`."""
     keys: RankingKeys
     """Keys of the candidates by each ranking criterion, then by TIE_BREAKERS."""
 
     def best_first(self) -> "CandidateKeys":
-        """Return them with the best candidate first."""
+        """Return a copy with the best candidate first."""
         order = self.keys.order
         return CandidateKeys(self.candidates[order], self.keys.take(order))
 
@@ -186,21 +186,21 @@ class CandidateKeys:
 class DryRunRecord:
     """Record of a preemption dry run: its nodes and their pods.
 
-    `k` is the place of a pod among the pods of its node, most important first.
+    `k` is the rank of a pod among the pods of its node, 0 for the most important.
     """
 
     node_names: tuple[str, ...]
     """Names of all nodes of the cluster; shared like those of RequestedNodes."""
     node_allocatable: tuple[ResourceList | None, ...]
-    """status.allocatable of all nodes of the cluster; records share the tuple until one changes."""
+    """status.allocatable of all nodes of the cluster; records share the tuple until a node's value changes."""
     rows: NodeRows
-    """[node] -> place in `node_names` and `node_allocatable`."""
+    """[node]: index into `node_names` and `node_allocatable`."""
     filter: Statuses
     """[node]: filter status before any eviction."""
     emptied: Mapping[int, Status]
-    """Node -> status with its potential victims removed, if it has any and the pod does not fit even then."""
+    """Node with potential victims -> filter status after removing all of them, if the pod still does not fit."""
     methods: CodeArray
-    """[node] -> place in VICTIM_SELECTION_METHODS."""
+    """[node]: index into VICTIM_SELECTION_METHODS."""
     pods_on_node: tuple[PodsOnNode, ...]
     """[node]: its pods; records share these objects."""
     pod_count: int
@@ -210,11 +210,11 @@ class DryRunRecord:
     allowed: IntArray
     """[budget]: disruptions allowed before the preemption."""
     budgets: Mapping[int, str]
-    """Budget -> `namespace/name`."""
+    """Budget row -> `namespace/name`."""
     violations: IntArray
     """[node]: NumPDBViolations of its victims."""
     candidate_keys: CandidateKeys
-    """Ranking keys of the candidates, in the order of `nodes`."""
+    """Ranking keys of the candidates, in the order of `rows`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -226,12 +226,12 @@ class DryRunRecord:
         return name
 
     def allocatable(self, node: int) -> dict[str, int]:
-        """Return what the node had for pods, in the scheduler's units."""
+        """Return the node's allocatable resources, in the scheduler's units."""
         return requests.allocatable(self.node_allocatable[self.rows[node]])
 
     @cached_property
     def ranked(self) -> CandidateKeys:
-        """The keys with the best candidate first, sorted when the decision is shown instead of during the request."""
+        """The candidates and their keys, best first. Sorted when the decision is shown, not during the request."""
         return self.candidate_keys.best_first()
 
 
@@ -245,11 +245,11 @@ class PreemptRecord:
     sent_nodes: tuple[str, ...]
     """Nodes of the candidates that kube-scheduler sent."""
     dry_run: DryRunRecord | None
-    """Record of the dry run; None: the pod may not preempt on any node."""
+    """Record of the dry run; None if the pod may not preempt on any node."""
     not_tried: Mapping[str, Status]
     """Sent node without a dry run -> its filter status."""
     unknown_names_size: int
-    """Memory of the sent names in bytes if the cluster cache lacks one of the nodes, else 0."""
+    """Memory of the sent node names in bytes if the cluster cache lacks a sent node, else 0."""
 
     @property
     def not_evaluated(self) -> tuple[str, ...]:
@@ -261,7 +261,7 @@ class PreemptRecord:
         decision, tried, total = self.decision, self.dry_run, self.request.size + 1000
         if tried is not None:
             keys = sum(map(len, tried.candidate_keys.keys.by_criterion.values()))
-            # The keys are there twice once the record was rendered.
+            # Rendering the record adds a sorted copy of the keys.
             total += 100 * len(tried.rows) + tried.flags.nbytes + 2 * 8 * keys * len(tried.candidate_keys.candidates)
             total += tried.filter.indices.nbytes + _status_sizes((*tried.filter.distinct, *tried.emptied.values()))
         # A name costs 120 bytes as a key of two mappings; an unknown name may be long.
@@ -287,7 +287,7 @@ DecisionRecord = FilterRecord | PrioritizeRecord | PreemptRecord
 
 
 def record_filter(decision: FilterDecision) -> FilterRecord:
-    """Record a decision; call it before the snapshot of its Evaluation changes."""
+    """Record a `/filter` decision; call it before the snapshot changes."""
     evaluation = _evaluation_of(decision)
     return FilterRecord(
         request=record_request(evaluation),
@@ -300,7 +300,7 @@ def record_filter(decision: FilterDecision) -> FilterRecord:
 
 
 def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
-    """Record scores; call it before the snapshot of its Evaluation changes."""
+    """Record a `/prioritize` decision; call it before the snapshot changes."""
     evaluation = _evaluation_of(decision)
     return PrioritizeRecord(
         request=record_request(evaluation),
@@ -315,7 +315,7 @@ def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
 
 
 def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> PreemptRecord:
-    """Record a preemption and the nodes that kube-scheduler sent; call it before the snapshot changes."""
+    """Record a `/preempt` decision and the nodes that kube-scheduler sent; call it before the snapshot changes."""
     evaluation = _evaluation_of(decision)
     snapshot, rows, dry_run = evaluation.context.snapshot, evaluation.rows, None
     not_tried = dict[str, Status]()
@@ -347,7 +347,7 @@ def _evaluation_of(decision: FilterDecision | PrioritizeDecision | PreemptDecisi
 
 
 def record_request(evaluation: Evaluation, nominees: tuple[Pod, ...] = ()) -> RecordedRequest:
-    """Record the request; `nominees`: nominated pods that an explanation shows."""
+    """Record the request; `nominees`: nominated pods to show in an explanation."""
     context, pod = evaluation.context, RecordedPod.of(evaluation.context.pod)
     unable = plugins_missing_permissions(context, "filter")
     # Where a PreFilter plugin rejects the pod on all nodes, no filter plugin runs.
@@ -356,18 +356,18 @@ def record_request(evaluation: Evaluation, nominees: tuple[Pod, ...] = ()) -> Re
     enabled = () if is_rejected else context.profile.filter_plugins
     filters = tuple(name for name in enabled if name in FILTERS and name not in unable)
     reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
-    # Devices are recorded by node row, so not with nodes that were in the snapshot for this decision only.
+    # Devices are recorded by node row, so skip them if some nodes are in the snapshot for this decision only.
     devices = record_devices(context) if evaluation.node_names is None else None
     return RecordedRequest(pod, reduced, filters, devices)
 
 
 @derived("namespaces", "priority_classes")
 def _snapshot_for_reasons(snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot of only the kinds that protection reasons read: Namespaces and PriorityClasses."""
+    """Return a snapshot with only Namespaces and PriorityClasses, the kinds that protection reasons read."""
     namespaces, classes = snapshot.objects.namespaces.values(), snapshot.objects.priority_classes.values()
     few = ClusterObjects(namespaces=tuple(namespaces), priority_classes=tuple(classes))
     small = Snapshot.build(few, snapshot.features)
-    _ = small.namespace_labels  # computed now, because several threads may read it later
+    _ = small.namespace_labels  # compute it now, because several threads may read it later
     return small
 
 
@@ -405,7 +405,7 @@ def record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
 
 
 def _take(values: Sequence[Any], places: IntArray) -> tuple[Any, ...]:
-    """Return the values at these places."""
+    """Return the values at the indexes `places`."""
     wanted = places.tolist()
-    # itemgetter is the fastest way for many places, but returns a tuple only for two or more.
+    # itemgetter is fastest for many indexes, but returns a tuple only for two or more.
     return tuple(values[place] for place in wanted) if len(wanted) < 2 else itemgetter(*wanted)(values)

@@ -1,4 +1,4 @@
-"""Record what an explanation of a pod's devices reads: the pod's claims, and all slices, claims and classes.
+"""Record the objects that explain a pod's devices: the pod's claims, and the cluster's slices, claims and classes.
 
 Records share these tuples until an object of the kind changes. Objects are immutable, so a tuple of them is a copy.
 
@@ -23,10 +23,10 @@ class RecordedClaim:
     """An entry of the pod's spec.resourceClaims."""
 
     name: str
-    """Its name in the pod."""
+    """Name of the entry."""
     claim: ResourceClaim | None
     problem: str
-    """Why it cannot be used; "": it can, or no claim is needed."""
+    """Why the claim cannot be used; "" if it can, or if no claim is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class RecordedDevices:
     """The claims of a pod, and the devices of the cluster."""
 
     claims: tuple[RecordedClaim, ...]
-    """In the order of the pod's spec."""
+    """Claims in the order of the pod's spec."""
     node_names: tuple[str, ...]
     node_labels: tuple[Labels | None, ...]
     node_allocatable: tuple[ResourceList | None, ...]
-    """[node of the cluster]."""
+    """[node], like names and labels: status.allocatable of all nodes of the cluster."""
     slices: tuple[ResourceSlice, ...]
     claim_parts: tuple[tuple[ResourceClaim, ...], ...]
     """All claims of the cluster, in parts."""
@@ -57,7 +57,7 @@ class RecordedDevices:
 
 
 def record_devices(context: SchedulingContext) -> RecordedDevices | None:
-    """Record what the verdict on the pod's devices depends on; None: it requests none, or we don't evaluate them."""
+    """Record the objects that the verdict on the pod's devices depends on; None if no devices are evaluated for it."""
     snapshot, pod, features = context.snapshot, context.pod, context.features
     if not (features.dynamic_resource_allocation and features.device_claims_are_evaluated):
         return None
@@ -87,7 +87,7 @@ def _recorded_claims(snapshot: Snapshot, pod: Pod) -> Iterator[RecordedClaim]:
 
 
 def _about_template(snapshot: Snapshot, pod: Pod, named: PodResourceClaim) -> str:
-    """Return what is known of the template of a claim that was not created."""
+    """Describe the ResourceClaimTemplate of a claim that was not created."""
     key = pod.metadata.namespace, named.resource_claim_template_name or ""
     if "resource_claim_templates" in snapshot.unreadable_tables:
         return f"; ResourceClaimTemplate {'/'.join(key)} (no permission to list ResourceClaimTemplates)"

@@ -1,8 +1,8 @@
 """Find the preemption candidates (framework/preemption Evaluator.findCandidates, v1.36) and apply the policies to them.
 
 The dry run finds the victims that kube-scheduler would select. `apply_policies` then vetoes the nodes whose victims a
-policy rejects, and proposes other victims for some nodes. Without policies, and without candidates from kube-scheduler,
-it changes nothing.
+policy rejects, and replaces victims where policies or kube-scheduler's candidates call for it. Without policies, and
+without candidates from kube-scheduler, it changes nothing.
 
 Rule: this module decides which pods the reprieve tries first; only `reprieve` puts pods back.
 """
@@ -40,13 +40,13 @@ from extender.k8s.workloads import workload_of
 
 
 def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> BoolArray:
-    """Return [row]: whether the node is a candidate with the policies applied; the pod must fit on none of `rows`."""
+    """Return [entry of `rows`]: whether it is a candidate under the policies; the pod must fit on none of these."""
     if context.profile.preemption.vetoes_victims:
         return apply_policies(dry_run_preemption(context, checks, rows)).candidate
-    # Without vetoes, no victims need to be selected: where the pod fits with all potential victims removed and does not
-    # fit with all of them put back, the reprieve leaves at least one victim.
+    # Without vetoes, victims need not be selected: if the pod fits with all potential victims removed but not with all
+    # of them put back, the reprieve leaves at least one victim.
     snapshot, last = context.snapshot, _last_helped(context.snapshot)
-    # Protections depend on the time, too.
+    # With protections, results are not cached: they also depend on the time.
     if not last or last[0][0] is not checks or context.profile.preemption.may_change_victims:
         emptied = evaluate_constraints(checks, len(snapshot.nodes), potential_victims(context).evictable)
         last[:] = [(checks, emptied.codes == Code.SUCCESS)]
@@ -56,38 +56,38 @@ def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], r
 
 @derived("any")
 def _last_helped(_snapshot: Snapshot) -> list[tuple[Sequence[Check], BoolArray]]:
-    """Return the place for the checks of the last pod, and [node]: whether it fits without the potential victims."""
+    """Return the cache of one result: checks of the last pod, and [node]: whether it fits without potential victims."""
     return []
 
 
 def apply_policies(run: DryRun, keeps_sent_victims: BoolArray | None = None) -> DryRun:
-    """Return the dry run with the victims that the profile's policies prefer and with their vetoes.
+    """Return the dry run with the victims that the profile's policies prefer, and with the policies' vetoes.
 
-    `keeps_sent_victims`: [node] of the snapshot, see `Evaluation.keeps_sent_victims`; None: nowhere.
+    `keeps_sent_victims`: [node of the snapshot], see `Evaluation.keeps_sent_victims`; None: on no node.
     """
     policy, named = run.context.profile.preemption, run.scheduler_victims
-    # 1. Vetoes on the victims that kube-scheduler would select.
+    # 1. Veto victims that kube-scheduler would select but a policy rejects.
     if policy.vetoes_victims:
         run = replace(run, vetoes=tuple(_policy_vetoes(run, np.arange(len(run.rows)))))
-    # 2. On nodes where a pod group falls below its minimum: reprieve its members last.
+    # 2. Reprieve the members of a pod group last on nodes where the group falls below its minimum.
     if policy.reads_pod_groups:
         run = _evict_whole_pod_groups(run)
     if named is None:
         return run
-    # 3. Of two interchangeable pods, the one that kube-scheduler chose. It may know already that the other one is gone,
-    #    and one UID that it cannot find fails the whole answer.
+    # 3. Of two interchangeable pods, evict the pod that kube-scheduler chose. kube-scheduler may already know that the
+    #    other pod is gone, and a single UID that it cannot find fails the whole answer.
     unrequested = run.victims & ~named
     reprieved = named & ~run.victims & run.potential.evictable.mask
     mixed = np.flatnonzero(unrequested.any(axis=0) & reprieved.any(axis=0) & run.candidate)
     if len(mixed):
         run = _prefer_scheduler_victims(run, named, mixed, unrequested, reprieved)
-    # 4. kube-scheduler's own victims where our reprieve could spare one of them; no victims at all where a policy
-    #    protects one of them.
+    # 4. Keep kube-scheduler's own victims where our reprieve could spare a pod that must be evicted; select no victims
+    #    there if a policy protects one of its victims.
     if keeps_sent_victims is not None and len(places := np.flatnonzero(keeps_sent_victims[run.rows])):
         victims = named & ~(named & ~run.potential.evictable.mask).any(axis=0)
         run = _replace_victims(run, places, victims[:, places], SCHEDULER_VICTIMS)
-    # 5. No system pods that kube-scheduler did not choose. Where policies may change victims, protections leave them
-    #    out already.
+    # 5. Evict no system pod that kube-scheduler did not choose. If policies may change victims, protections leave out
+    #    these pods already.
     if policy.may_change_victims:
         return run
     places, pods = np.flatnonzero(run.candidate), run.snapshot.pods
@@ -102,16 +102,16 @@ def apply_policies(run: DryRun, keeps_sent_victims: BoolArray | None = None) -> 
 
 
 def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    """Yield the vetoes on the victims of these nodes: one for each policy that has vetoes, always in the same order."""
+    """Yield the vetoes on the victims of the nodes at the indexes `places`: one per policy, in a constant order."""
     if run.context.profile.preemption.disruption_budgets == "Strict":
         yield PolicyVeto("disruptionBudgets: Strict", _exceeds_budgets(run, places), _exceeded_budget_messages)
     yield from victim_limit_vetoes(run, places)
 
 
 def _replace_victims(run: DryRun, places: IntArray, victims: BoolArray, method: int) -> DryRun:
-    """Replace the victims on the nodes in `places` by `victims` [k, place], and evaluate the vetoes there again.
+    """Replace the victims on the nodes at the indexes `places`, and evaluate the vetoes there again.
 
-    `method` is a place in `core.preemption.dry_run.VICTIM_SELECTION_METHODS`.
+    `victims`: [k, entry of `places`]; `method`: index into `core.preemption.dry_run.VICTIM_SELECTION_METHODS`.
     """
     if not len(places):
         return run
@@ -129,9 +129,9 @@ def _replace_victims(run: DryRun, places: IntArray, victims: BoolArray, method: 
 
 
 def _exceeds_budgets(run: DryRun, places: IntArray) -> BoolArray:
-    """Return [place]: whether a budget selects more of the victims than it allows."""
+    """Return [entry of `places`]: whether a budget selects more of the victims than it allows."""
     # The split of `pods_violating_pdbs` saves most of the work. It counts all evictable pods, so if no victim is in the
-    # violating group, no budget is exceeded. If the violating victims alone exceed a budget, so do all of them.
+    # violating group, no budget is exceeded. If the violating victims alone exceed a budget, all victims exceed it.
     violating = select_columns(run.victims, places) & select_columns(run.potential.violating, places)
     pdbs = budget_index(run.snapshot, run.context.profile.preemption)
     exceeds = exceeds_budgets(pdbs, run.victim_rows(places, violating))
@@ -141,7 +141,7 @@ def _exceeds_budgets(run: DryRun, places: IntArray) -> BoolArray:
 
 
 def _exceeded_budget_messages(run: DryRun, places: IntArray) -> list[str]:
-    """Return [place]: a message that names the budgets that the victims exceed."""
+    """Return [entry of `places`]: a message that names the budgets that the victims exceed."""
     pdbs = budget_index(run.snapshot, run.context.profile.preemption)
     names_at: list[list[str]] = [[] for _ in places]
     nths, budgets = exceeded_budgets(pdbs, run.victim_rows(places))
@@ -157,7 +157,7 @@ def _exceeded_budget_messages(run: DryRun, places: IntArray) -> list[str]:
 
 
 def _evict_whole_pod_groups(run: DryRun) -> DryRun:
-    """Reprieve the members of pod groups that fall below their minimum last: they are of no use without the others."""
+    """Reprieve members of pod groups that fall below their minimum last: the rest of such a group is of no use."""
     if not run.snapshot.index(PodGroupIndex).members:
         return run
     places = np.flatnonzero(run.makes_room)
@@ -169,7 +169,7 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
     last = members & potential.evictable.mask
     other = run.rerun(places, potential, (potential.violating & ~last, potential.non_violating & ~last, last))
     changed = _replace_victims(run, places, other.victims, WHOLE_POD_GROUPS)
-    # Keep the change on nodes where it is better: not vetoed, or else by the profile's ranking.
+    # Keep the change on nodes where it is better: first by not being vetoed, then by the profile's ranking.
     before, after = (
         RankingKeys({"vetoes": [one.vetoed[places].astype(np.int64)], **ranking_keys(one, places).by_criterion})
         for one in (run, changed)
@@ -179,7 +179,7 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
 
 
 def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Return [k, place]: whether the pod is of a group that falls below its minimum; [place]: whether any is."""
+    """Return [k, entry of `places`]: whether the pod's group falls below its minimum; [entry]: whether any does."""
     groups, victims = run.snapshot.index(PodGroupIndex), run.victim_rows(places)
     broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.candidate_index)
     pods = run.pods[:, places]
@@ -198,8 +198,8 @@ def _prefer_scheduler_victims(
 ) -> DryRun:
     """Exchange our victims for interchangeable pods that kube-scheduler chose.
 
-    `unrequested`: [k, node], our victims that kube-scheduler did not choose; `reprieved`: [k, node], the victims of its
-    choice that we put back; `mixed`: places of the candidates that have both.
+    `unrequested`: [k, node], our victims that kube-scheduler did not choose; `reprieved`: [k, node], kube-scheduler's
+    victims that we put back; `mixed`: indexes of the candidates that have both.
     """
     common = _importances(run, mixed, unrequested) & _importances(run, mixed, reprieved)
     victims, methods = run.victims.copy(), run.methods.copy()
@@ -215,16 +215,16 @@ def _prefer_scheduler_victims(
 
 
 def _importances(run: DryRun, places: IntArray, mask: BoolArray) -> set[tuple[int, int, int]]:
-    """Return (place, priority, start time) of each pod in `mask` [k, node]; interchangeable pods agree in all three."""
+    """Return (node index, priority, start time) of the pods in `mask` [k, node]; equal for interchangeable pods."""
     pods, pod_table = run.victim_rows(places, select_columns(mask, places)), run.snapshot.pod_table
     priority, start = pod_table.priority[pods.pods], pod_table.start[pods.pods]
     return set(zip(places[pods.candidate_index].tolist(), priority.tolist(), start.tolist(), strict=True))
 
 
 def _are_interchangeable(run: DryRun, place: int, k: int, other: int) -> bool:
-    """Return whether the node's pods of ranks `k` and `other` can be exchanged as victims.
+    """Return whether the pods of ranks `k` and `other` on the node at index `place` can be exchanged as victims.
 
-    They can if they are equally important, have the same demand, and no policy distinguishes them.
+    They can if they are equally important, have the same demand, and no policy treats them differently.
     """
     policy, pod_table, one = run.context.profile.preemption, run.snapshot.pod_table, np.array([place])
     row, other_row = run.pods[[k, other], place].tolist()

@@ -12,7 +12,7 @@ The default ranking is kube-scheduler's, in this order (pickOneNodeForPreemption
 2^31 makes every summand positive: without it, one more victim of negative priority would make a candidate look better.
 The other criteria in `CRITERIA` are this extender's own; operators may put them anywhere in the ranking.
 
-Rule: a criterion is a function of a dry run and of the places of some candidates; a key is [candidate], int64.
+Rule: a criterion is a function of a dry run and of candidate indexes (`places`); a key is [candidate], int64.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,31 +30,31 @@ from extender.k8s.priority import PRIORITY_OFFSET
 from extender.k8s.requests import incoming_requests
 
 _LOWEST_KEY = -(2**63)
-"""Smallest int64, the neutral element of a maximum."""
+"""Smallest int64, the initial value of a maximum."""
 
 _PARTS_PER_MILLION = 10**6
-"""Keys are integers, so shares of a node's capacity are counted in parts per million."""
+"""Shares of a node's capacity are in parts per million, because keys are integers."""
 
 
 def best_candidates(run: DryRun, limit: int | None) -> IntArray:
-    """Return the places of the best `limit` candidates (None: all), best first.
+    """Return the indexes of the best `limit` candidates (None: all), best first.
 
     With limit 1 this is pickOneNodeForPreemption (framework/preemption, v1.36).
     """
     best = np.flatnonzero(run.candidate)
     ranks, wanted = np.zeros(len(best), np.int64), len(best) if limit is None else limit
     for name in (*run.context.profile.preemption.ranking, *TIE_BREAKERS):
-        # After each criterion only candidates with fewer than `limit` better ones remain, so the expensive criteria at
-        # the end of the ranking are computed for few candidates.
+        # After each criterion, drop candidates that at least `limit` others beat, so that the expensive criteria at the
+        # end of the ranking are computed for few candidates.
         if len(best) <= 1:
             break
         keys = CRITERIA[name](run, best)
         if wanted < len(best) and not ranks.any():
-            # All are equal so far: the first key excludes most of them without sorting.
+            # All candidates are equal so far: the first key excludes most of them without sorting.
             kept = keys[0] <= np.partition(keys[0], wanted - 1)[wanted - 1]
             best, ranks, keys = best[kept], ranks[kept], [key[kept] for key in keys]
             if len(keys) == 1 and keys[0].min() == keys[0].max():
-                continue  # all are equal still
+                continue  # the remaining candidates are still equal
         ranks = RankingKeys({"earlier criteria": [ranks], name: keys}).ranks
         kept = ranks < wanted
         best, ranks = best[kept], ranks[kept]
@@ -63,7 +63,7 @@ def best_candidates(run: DryRun, limit: int | None) -> IntArray:
 
 
 def ranking_keys(run: DryRun, places: IntArray, then: Sequence[str] = ()) -> RankingKeys:
-    """Return the keys of the candidates in `places` by the profile's ranking, and `then` by some of TIE_BREAKERS."""
+    """Return the keys of the candidates at indexes `places`: by the profile's ranking, then by `then`."""
     return RankingKeys({name: CRITERIA[name](run, places) for name in (*run.context.profile.preemption.ranking, *then)})
 
 
@@ -73,11 +73,11 @@ def ranking_keys(run: DryRun, places: IntArray, then: Sequence[str] = ()) -> Ran
 def _highest_priority(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     """Return the priority of the most important victim."""
     priority, policy = run.snapshot.pod_table.priority, run.context.profile.preemption
-    # Sorted by priority first, the most important victim has it: no need to list the victims.
+    # If importance is by priority first, read it from the most important victim, without listing the victims.
     if policy.importance[0] == "Priority":
         victims = select_columns(run.victims, places)
-        # Before it sorted the victims, kube-scheduler took the first one for the most important: a PDB-violating one if
-        # there is any.
+        # kube-scheduler versions that did not sort the victims read the priority of the first victim: a PDB-violating
+        # pod if there is one.
         if not run.context.features.victims_are_sorted and policy == UPSTREAM.preemption:
             violating = victims & select_columns(run.potential.violating, places)
             victims = np.where(violating.any(axis=0), violating, victims)
@@ -86,7 +86,7 @@ def _highest_priority(run: DryRun, places: IntArray) -> Sequence[IntArray]:
 
 
 def _first_of(run: DryRun, places: IntArray, victims: BoolArray) -> IntArray:
-    """Return [candidate]: pod row of the most important pod in `victims` [k, candidate]."""
+    """Return [candidate]: pod row of the most important pod of `victims`, a mask [k, candidate]."""
     if not len(places):  # a cluster without pods has no ranks to search
         return np.zeros(0, np.int64)
     pods: IntArray = run.context.layout.pod[victims.argmax(axis=0), run.rows[places]]
@@ -125,27 +125,27 @@ def _latest_start_time(run: DryRun, places: IntArray) -> Sequence[IntArray]:
 def _cost(
     name: str, combine: Callable[[DryRun, IntArray, IntArray], IntArray], run: DryRun, places: IntArray
 ) -> Sequence[IntArray]:
-    """Return the sum or the maximum over the victims of one of the criteria in `PodCosts`."""
+    """Return the sum or maximum (`combine`) of the victims' costs by the criterion `name` of `PodCosts`."""
     costs = run.snapshot.index(PodCosts, run.context.profile.preemption.eviction_cost_annotation).by_criterion[name]
     return [combine(run, places, costs)]
 
 
 def _total(run: DryRun, places: IntArray, amounts: IntArray) -> IntArray:
-    """Return [candidate]: the sum of `amounts` [pod] over its victims."""
+    """Return [candidate]: the sum of its victims' `amounts` [pod]."""
     victims, total = run.victim_rows(places), np.zeros(len(places), np.int64)
     np.add.at(total, victims.candidate_index, amounts[victims.pods])
     return total
 
 
 def _highest(run: DryRun, places: IntArray, amounts: IntArray) -> IntArray:
-    """Return [candidate]: the maximum of `amounts` [pod] over its victims."""
+    """Return [candidate]: the maximum of its victims' `amounts` [pod]."""
     victims, highest = run.victim_rows(places), np.full(len(places), _LOWEST_KEY, np.int64)
     np.maximum.at(highest, victims.candidate_index, amounts[victims.pods])
     return highest
 
 
 def _workloads(run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the number of workloads with a victim."""
+    """Return the number of workloads that lose a pod."""
     victims = run.victim_rows(places)
     numbers = run.snapshot.index(WorkloadIndex).of_pod[victims.pods]
     size = int(numbers.max(initial=0)) + 1
@@ -153,7 +153,7 @@ def _workloads(run: DryRun, places: IntArray) -> Sequence[IntArray]:
 
 
 def _pod_groups(run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the number of pod groups that fall below their minimum, and the number of victims outside these groups."""
+    """Return the number of pod groups that fall below their minimum, and the number of victims not in such groups."""
     victims, (count,) = run.victim_rows(places), _victim_count(run, places)
     # A group below its minimum is lost as a whole, so further victims from that group add no cost.
     candidate, _, lost = run.snapshot.index(PodGroupIndex).below_minimum(victims.pods, victims.candidate_index)
@@ -163,7 +163,7 @@ def _pod_groups(run: DryRun, places: IntArray) -> Sequence[IntArray]:
 
 
 def _unused_capacity(run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the share of cpu plus memory that the victims free and the preemptor leaves unused, parts per million.
+    """Return the shares of cpu and memory, added up, that the victims free and the preemptor does not use, in ppm.
 
     Per resource: clip(allocatable - used + freed - requested, 0, freed) / allocatable.
     """
@@ -189,10 +189,10 @@ def _unrequested_victims(run: DryRun, places: IntArray) -> Sequence[IntArray]:
 
 
 Criterion = Callable[[DryRun, IntArray], Sequence[IntArray]]
-"""Computes the keys of the candidates in some places of a dry run, the most significant first."""
+"""Computes the ranking keys of the candidates at these indexes of a dry run, most significant key first."""
 
 TIE_BREAKERS = ("named", "name")
-"""Criteria for candidates that are equal by the profile's ranking, by their names in decisions."""
+"""Criteria for candidates that tie by the profile's ranking, under the names that decisions show."""
 
 CRITERIA: dict[str, Criterion] = {
     "PDBViolations": lambda run, places: [run.violations[places]],
@@ -210,4 +210,4 @@ CRITERIA: dict[str, Criterion] = {
     "named": _unrequested_victims,
     "name": lambda run, places: [run.snapshot.name_order[run.rows[places]]],
 }
-"""Name in the profile's ranking (`extender.core.profile`) or in TIE_BREAKERS -> function that returns its keys."""
+"""Name in the profile's ranking (`extender.core.profile`) or in TIE_BREAKERS -> criterion."""

@@ -1,19 +1,19 @@
 """Dry-run the preemption on every node at once (framework/preemption Evaluator.DryRunPreemption, v1.36).
 
 Selects the victims of each node as defaultpreemption.SelectVictimsOnNode does: remove every potential victim; if the
-preemptor still does not fit, the node is not a candidate. Then reprieve the pods one by one, first those whose eviction
-would violate a disruption budget, then the others, each group most important first. A pod that no longer fits beside
-the preemptor stays a victim.
+preemptor still does not fit, the node is not a candidate. Then reprieve the pods one by one: first the pods whose
+eviction would violate a PDB, then the other pods, each group most important first. A pod that no longer fits beside the
+preemptor stays a victim.
 
 kube-scheduler's cache and ours may differ by a deletion that one of them has not seen yet (`UnsyncedDeletions`):
 
-- Ours has seen it first: a victim that kube-scheduler chose is terminating or gone. A terminating one counts as a
-  victim when nodes are ranked, as in kube-scheduler, but the answer names only the others; if there are no others, it
-  names the terminating ones, so that the pod is nominated and no further pod is evicted.
-- kube-scheduler has seen it first: it chose its victims without a pod that still terminates here. A node that needs
-  more victims only because of that pod is tried without it.
+- Our cache saw it first: a victim that kube-scheduler chose is terminating or gone. Terminating victims count when
+  nodes are ranked, as in kube-scheduler, but the answer leaves them out. If all victims are terminating, the answer
+  names them all, so that the pod is nominated and no further pod is evicted.
+- kube-scheduler's cache saw it first: it chose its victims without a pod that is still terminating in our cache. If a
+  node needs more victims only because of that pod, the dry run is repeated without that pod.
 
-A deletion counts while it is recent (`EvictionHistory.recent_deletions`). After that both caches have seen it, and a
+This applies while a deletion is recent (`EvictionHistory.recent_deletions`). After that both caches have seen it, and a
 terminating pod is a potential victim that holds its room until it is gone, as in kube-scheduler.
 
 Rule: only `reprieve` puts pods back; the potential victims, the budgets and the constraints are passed in.
@@ -47,11 +47,11 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
 VICTIM_SELECTION_METHODS = ("reprieve", "whole pod groups", "scheduler preferred", "kube-scheduler")
-"""Methods by which the victims of a node were selected, as decisions show them.
+"""Methods of selecting the victims of a node, by their names in decisions.
 
 - reprieve: the pods that the reprieve could not put back, as in kube-scheduler.
 - whole pod groups: the same, but members of broken pod groups were put back last.
-- scheduler preferred: the same, but some pods were exchanged for interchangeable ones that kube-scheduler selected.
+- scheduler preferred: the same, but some victims were exchanged for interchangeable pods that kube-scheduler chose.
 - kube-scheduler: kube-scheduler's own victims (`Evaluation.keeps_sent_victims`).
 """
 
@@ -65,22 +65,21 @@ class PolicyVeto:
     policy: str
     """Key and value of the policy in the configuration, if it has one; without names of pods, budgets or namespaces."""
     nodes: BoolArray
-    """[node]: True if the policy rejects the victims there."""
+    """[node]: whether the policy rejects the victims there."""
     messages: Callable[["DryRun", IntArray], list[str]]
-    """Places of vetoed nodes -> [place]: why the policy rejects the victims that the dry run selected there."""
+    """Indexes of vetoed nodes -> message for each: why the policy rejects the victims that the dry run selected."""
     wait: Callable[["DryRun", IntArray], int | None] = lambda _run, _places: None
-    """Places of vetoed nodes -> nanoseconds until it may allow the victims of the first of them; None: unknown."""
+    """Indexes of vetoed nodes -> shortest wait in nanoseconds until it may allow the victims of one; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnsyncedDeletions:
-    """Pods whose deletion has been seen by only one of kube-scheduler's cache and ours."""
+    """Pods whose deletion only one cache has seen, either kube-scheduler's or ours."""
 
     recently_evicted: BoolArray | None = None
-    """[pod]: kube-scheduler's victims that began to terminate shortly ago; never put back. None: no pod."""
+    """[pod]: kube-scheduler's victims that recently began to terminate; never put back. None: no such pod."""
     unknown_to_kube_scheduler: BoolArray | None = None
-    """[pod]: terminating pods that kube-scheduler's cache no longer has; they take no room and are no victims. None: no
-    pod."""
+    """[pod]: terminating pods gone from kube-scheduler's cache; they take no room and are not victims. None: no pod."""
 
 
 NO_UNSYNCED_DELETIONS = UnsyncedDeletions()
@@ -88,7 +87,7 @@ NO_UNSYNCED_DELETIONS = UnsyncedDeletions()
 
 @dataclass(eq=False, slots=True)
 class DryRun:
-    """The victims that preemption would evict on each of some nodes; in all arrays [node] is a place in `rows`.
+    """The victims that preemption would evict on each node in `rows`; in all arrays, [node] is an index into `rows`.
 
     Never changed in place: `dataclasses.replace` computes the fields below `vetoes` again.
     """
@@ -99,29 +98,29 @@ class DryRun:
     pods: IntArray
     """[k, node]: pod row; -1 where the node has fewer pods."""
     checks: Sequence[Check]
-    """The filter checks, restricted to these nodes."""
+    """The filter checks, restricted to `rows`."""
     emptied: FilterResults
     """Filter results with all potential victims removed."""
     potential: PotentialVictims
-    """The pods that may be evicted, restricted to these nodes."""
+    """The pods that may be evicted, restricted to `rows`."""
     scheduler_victims: BoolArray | None
-    """[k, node]: True for the victims that kube-scheduler chose; None: it sent no candidates."""
+    """[k, node]: whether kube-scheduler chose the pod as a victim; None if it sent no candidates."""
     victims: BoolArray
     """[k, node]: selected victims; none where the pod does not fit even with all potential victims removed."""
     methods: CodeArray
-    """[node]: place in VICTIM_SELECTION_METHODS."""
+    """[node]: index into VICTIM_SELECTION_METHODS."""
     deletions: UnsyncedDeletions = NO_UNSYNCED_DELETIONS
     vetoes: tuple[PolicyVeto, ...] = ()
-    """Policies that reject victims; empty until `candidates` applies them."""
+    """Policies that reject victims; empty until `candidates` applies the policies."""
     snapshot: Snapshot = field(init=False)
     makes_room: BoolArray = field(init=False)
-    """[node]: True if evicting the victims makes room, and there is at least one victim."""
+    """[node]: whether there is at least one victim, and evicting the victims makes room."""
     vetoed: BoolArray = field(init=False)
-    """[node]: True if some policy rejects the victims."""
+    """[node]: whether a policy rejects the victims."""
     candidate: BoolArray = field(init=False)
-    """[node]: True if evicting the victims makes room and no policy vetoes it."""
+    """[node]: whether evicting the victims makes room and no policy rejects them."""
     violations: IntArray = field(init=False)
-    """[node]: NumPDBViolations, the PDB-violating pods that were not reprieved."""
+    """[node]: NumPDBViolations, the number of PDB-violating victims."""
 
     def __post_init__(self) -> None:
         self.snapshot = self.context.snapshot
@@ -131,23 +130,23 @@ class DryRun:
             self.vetoed |= veto.nodes
         self.candidate = self.makes_room & ~self.vetoed
         if self.context.profile.preemption.disruption_budgets == "Strict":
-            # No candidate exceeds a budget, whatever the upstream split counts.
+            # No candidate exceeds a budget, whichever pods upstream's split calls violating.
             self.violations = np.zeros(len(self.rows), np.int64)
         else:
             self.violations = count_per_node(self.victims & self.potential.violating)
 
     def victim_rows(self, places: IntArray, victims: BoolArray | None = None) -> VictimRows:
-        """List the victims on the nodes in `places` one by one; `victims`: [k, place], a subset to list instead."""
+        """List the victims on the nodes at the indexes `places`; `victims`: [k, entry of `places`] to use instead."""
         mask = select_columns(self.victims, places) if victims is None else victims
         # numpy finds true values in one dimension much faster than in two.
         k, place = np.divmod(np.flatnonzero(mask.reshape(-1)), max(len(places), 1))
         return VictimRows(self.pods[k, places[place]].astype(np.int64), place, len(places))
 
     def _named_on(self, place: int, recently_evicted: BoolArray) -> BoolArray:
-        """Return [k]: the victims of one node that the answer names.
+        """Return [k]: the victims of the node at index `place` that the answer names.
 
-        They are those that the API server does not show as terminating. If it shows all of them as terminating, the
-        answer names all: then the pod is nominated, and no further pod is evicted.
+        These are the victims that the API server does not show as terminating. If all of them are terminating, the
+        answer names them all, so that the pod is nominated and no further pod is evicted.
         """
         victims, pods = self.victims[:, place], self.pods[:, place]
         shown: BoolArray = victims & recently_evicted[pods]
@@ -156,16 +155,16 @@ class DryRun:
         return victims if (shown == victims).all() else victims & ~shown
 
     def violations_on(self, place: int) -> int:
-        """Return NumPDBViolations of the victims that the answer names."""
+        """Return NumPDBViolations of the victims that the answer names on the node at index `place`."""
         evicted = self.deletions.recently_evicted
         if evicted is None or not self.violations[place]:
             return int(self.violations[place])
         return int((self._named_on(place, evicted) & self.potential.violating[:, place]).sum())
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
-        """Return the victims of one node that the answer names, in upstream's order.
+        """Return the victims of the node at index `place` that the answer names, in upstream's order.
 
-        That is the order in which the reprieve could not put them back, PDB-violating pods first.
+        That is the order in which the reprieve tried them, PDB-violating pods first.
         """
         evicted, victims = self.deletions.recently_evicted, self.victims[:, place]
         if evicted is not None:
@@ -176,8 +175,8 @@ class DryRun:
         pod_table = self.snapshot.pod_table
         has_both = violating.any() and self.potential.non_violating[:, place].any()
         policy = self.context.profile.preemption
-        # Upstream sorts the victims by importance again only if the node has potential victims of both groups, and
-        # before some patches never.
+        # Upstream sorts the victims by importance again only if the node has potential victims of both groups; older
+        # patch releases never do.
         if (has_both and self.context.features.victims_are_sorted) or policy != UPSTREAM.preemption:
             if policy.importance == UPSTREAM.preemption.importance:
                 started = [pod for pod in pods if pod_table.start[pod] != NEVER]
@@ -191,10 +190,10 @@ class DryRun:
         return tuple(self.snapshot.pods[pod] for pod in pods)
 
     def statuses(self, places: IntArray) -> list[Status]:
-        """Return [place]: why each of these nodes is not a candidate.
+        """Return the reason why each of the nodes at the indexes `places` is not a candidate.
 
-        Without potential victims it is kube-scheduler's "No preemption victims found …". With potential victims it is
-        the filter status after removing all of them; if the preemptor fits then, the messages of the policies that
+        If the node has no potential victims, it is kube-scheduler's "No preemption victims found …". Otherwise it is
+        the filter status after removing all of them, or, if the preemptor fits then, the messages of the policies that
         reject the victims.
         """
         found = np.full(len(places), NO_VICTIMS_FOUND, np.object_)
@@ -212,7 +211,7 @@ class DryRun:
         return list(found)
 
     def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
-        """Dry-run some of the nodes again in another order of reprieve (see `reprieve`)."""
+        """Repeat the dry run on the nodes at the indexes `places` with a different order of reprieve (`reprieve`)."""
         checks = [check.take(places) for check in self.checks]
         return _select_victims_on_nodes(self.context, checks, self.rows[places], potential, order, None, self.deletions)
 
@@ -222,15 +221,15 @@ def dry_run_sent_candidates(
 ) -> DryRun:
     """Dry-run the preemption on `rows` with the sent victims, and take recent deletions into account."""
     snapshot, recent = context.snapshot, context.history.recent_deletions
-    # 1. Dry-run with the sent victims that began to terminate shortly ago as victims for good.
+    # 1. Dry-run the preemption. Sent victims that recently began to terminate are never put back.
     pod_table, deletions = snapshot.pod_table, NO_UNSYNCED_DELETIONS
     evicted = [row for uid in recent if (row := pod_table.row_of.get(uid)) is not None]
     if evicted:
         terminating = sent.victims & pod_table.terminating & mask_of(np.array(evicted, np.int64), len(sent.victims))
         deletions = UnsyncedDeletions(terminating) if terminating.any() else deletions
     run = dry_run_preemption(context, checks, rows, sent.victims, deletions)
-    # 2. Find the terminating pods in the way that kube-scheduler's cache no longer holds: on sent nodes where the pod
-    #    does not fit, or only with more victims than kube-scheduler chose, those that it did not choose.
+    # 2. Find terminating pods that take room but are gone from kube-scheduler's cache: pods that it did not choose,
+    #    on sent nodes where the pod does not fit or needs more victims than kube-scheduler chose.
     pods = np.flatnonzero(pod_table.terminating & (snapshot.pod_node >= 0))
     place_of = np.full(len(snapshot.nodes), -1)
     place_of[rows] = np.arange(len(rows))
@@ -246,7 +245,7 @@ def dry_run_sent_candidates(
     unknown = [row for row, pod in in_the_way if pod.metadata.uid in recent or is_assumed_terminating(pod)]
     if not unknown:
         return run
-    # 3. Try again without them, but keep them on nodes that are candidates only with them.
+    # 3. Repeat the dry run without these pods, but keep them on nodes that are candidates only with them.
     is_unknown = mask_of(np.array(unknown, np.int64), len(snapshot.pod_node))
     deletions = replace(deletions, unknown_to_kube_scheduler=is_unknown)
     without = dry_run_preemption(context, checks, rows, sent.victims, deletions)
@@ -265,10 +264,10 @@ def dry_run_preemption(
     scheduler_victims: BoolArray | None = None,
     deletions: UnsyncedDeletions = NO_UNSYNCED_DELETIONS,
 ) -> DryRun:
-    """Select the victims on each of `rows`, every node independently of the others.
+    """Select the victims on each node in `rows`, independently of the other nodes.
 
     Mirrors framework/preemption Evaluator.DryRunPreemption, v1.36, without its limit on the number of candidates.
-    `checks` cover the whole snapshot; `scheduler_victims`: [pod] that kube-scheduler selected; None: it sent none.
+    `checks` cover the whole snapshot. `scheduler_victims`: [pod], kube-scheduler's victims; None if it sent none.
     """
     potential = potential_victims(context, scheduler_victims)
     if len(rows) < len(context.snapshot.nodes):
@@ -287,7 +286,7 @@ def _select_victims_on_nodes(
     scheduler_victims: BoolArray | None,
     deletions: UnsyncedDeletions,
 ) -> DryRun:
-    """Remove the potential victims, filter, and reprieve in `order`; mirrors SelectVictimsOnNode, for all `rows`."""
+    """Remove the potential victims, filter, and reprieve in `order`: SelectVictimsOnNode for all of `rows`."""
     pods, removed = select_columns(context.layout.pod, rows), potential.evictable
     if scheduler_victims is not None:
         scheduler_victims = scheduler_victims.take(pods) & (pods >= 0)

@@ -1,6 +1,6 @@
 """Decide whether a pod may be scheduled and may preempt at all (defaultpreemption.PodEligibleToPreemptOthers, v1.36).
 
-Rule: only the preemptor and its nominated node are looked at; `rate_limits` and other modules check the policies.
+Rule: decisions depend only on the preemptor and its nominated node; `rate_limits` and other modules check the policies.
 """
 
 from extender.core.framework.filter import FilterRun
@@ -12,14 +12,14 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
 PREEMPTION_POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
-"""kube-scheduler's message for a pod that must not preempt."""
+"""kube-scheduler's message for a pod that may not preempt."""
 
 TERMINATING_POD_ON_NOMINATED_NODE = "not eligible due to a terminating pod on the nominated node."
 """kube-scheduler's message for a pod whose earlier victims are still terminating."""
 
 
 def skip_reason(pod: Pod) -> str | None:
-    """Return why kube-scheduler skips the pod (skipPodSchedule) or never queues it, gates aside; None: it tries it."""
+    """Return why kube-scheduler skips the pod (skipPodSchedule) or, gates aside, never queues it; None if neither."""
     if pod.metadata.deletion_timestamp is not None:
         return f"skip schedule deleting pod: {pod.key}"
     if pod.spec.node_name:
@@ -30,9 +30,9 @@ def skip_reason(pod: Pod) -> str | None:
 
 
 def run_pre_enqueue_plugins(snapshot: Snapshot, pod: Pod, profile: Profile) -> Status | None:
-    """Return the status of the plugin that keeps the pod out of kube-scheduler's queue; None: it is queued.
+    """Return the status of the plugin that keeps the pod out of kube-scheduler's queue; None if the pod is queued.
 
-    Mirrors PreEnqueue of schedulinggates and dynamicresources (v1.36): the first of the two that rejects.
+    Mirrors PreEnqueue of schedulinggates and dynamicresources (v1.36); the first plugin that rejects the pod counts.
     """
     for name in profile.pre_enqueue_plugins:
         if name == SCHEDULING_GATES and pod.spec.scheduling_gates:
@@ -44,27 +44,27 @@ def run_pre_enqueue_plugins(snapshot: Snapshot, pod: Pod, profile: Profile) -> S
 
 
 def not_schedulable(snapshot: Snapshot, pod: Pod, profile: Profile) -> str | None:
-    """Return why the pod of a request may not preempt: it does not need a node, or not any more; None: it may.
+    """Return why the pod of a request may not preempt (it needs no node, or no longer needs one); None if it may.
 
-    kube-scheduler sends such a pod only if its cache is behind ours, which shows that the pod is bound, terminating or
+    kube-scheduler sends such a pod only if its cache is behind ours, which shows the pod as bound, terminating or
     finished.
     """
     cached, row = snapshot.objects.pods.get((pod.metadata.namespace, pod.metadata.name)), snapshot.running_row(pod)
     known = cached if cached is not None and cached.metadata.uid == pod.metadata.uid else None
     reason = skip_reason(pod) or (skip_reason(known) if known is not None else None)
     if reason is None and row is not None:
-        # It would become its own victim.
+        # The pod would become its own victim.
         reason = f"its UID is that of pod {snapshot.pods[row].key}, which runs already"
-    # Gates can only be removed, so those of the cached pod may be out of date.
+    # Gates can only be removed, so read them from the request: the cached pod may have stale ones.
     if reason is None and pod.spec.scheduling_gates and SCHEDULING_GATES in profile.pre_enqueue_plugins:
         reason = f"waits for {len(pod.spec.scheduling_gates)} scheduling gates"
     return None if reason is None else f"the pod may not preempt ({reason})"
 
 
 def pod_eligible_to_preempt_others(filter_run: FilterRun) -> tuple[bool, str]:
-    """Return (eligible, kube-scheduler's message if not).
+    """Return (whether the pod is eligible, kube-scheduler's message if not).
 
-    Mirrors defaultpreemption.PodEligibleToPreemptOthers, v1.36. A pod waits for victims that still terminate on its
+    Mirrors defaultpreemption.PodEligibleToPreemptOthers, v1.36. A pod waits for victims that are terminating on its
     nominated node, unless that node has become unresolvable.
     """
     context = filter_run.context
@@ -83,8 +83,8 @@ def pod_eligible_to_preempt_others(filter_run: FilterRun) -> tuple[bool, str]:
 def _is_worth_waiting_for(filter_run: FilterRun, nominated: int) -> bool:
     """Return whether evictions on the nominated node may still help, by its status in framework.NodeToStatusMap.
 
-    A node that fits, or that a PreFilterResult leaves out, is not in that map. Since v1.32 that means unresolvable;
-    before it meant success, so that the pod waited.
+    A node that fits, or that a PreFilterResult leaves out, is not in that map. Since v1.32 a missing node counts as
+    unresolvable; before, it counted as success, so that the pod waited.
     """
     code = filter_run.codes[nominated]
     if filter_run.context.features.left_out_nodes_are_unresolvable:
@@ -95,7 +95,7 @@ def _is_worth_waiting_for(filter_run: FilterRun, nominated: int) -> bool:
 
 
 def nominated_node(snapshot: Snapshot, pod: Pod) -> str:
-    """Return the node that the pod is nominated to, by the pod itself or else by the cache; "" if to none."""
+    """Return the pod's nominated node, from the given object or else from the cache; "" if it has none."""
     cached = snapshot.objects.pods.get((pod.metadata.namespace, pod.metadata.name))
     if not pod.status.nominated_node_name and cached is not None and cached.metadata.uid == pod.metadata.uid:
         return cached.status.nominated_node_name

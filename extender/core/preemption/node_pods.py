@@ -3,8 +3,8 @@
 A recorded decision refers to the pods of thousands of nodes. Copying them for each decision would take too much time
 and memory.
 
-Rule: lists are immutable. A node gets a new one after one of its pods is added, changed or removed, or counts against
-other budgets.
+Rule: lists are immutable. A node gets a new list after one of its pods is added, changed or removed, or counts against
+different budgets.
 """
 
 from collections.abc import Sequence
@@ -25,20 +25,20 @@ class PodsOnNode:
 
     pods: tuple[Pod, ...]
     budgets: tuple[frozenset[int], ...]
-    """[pod]: budget rows that it counts against."""
+    """[entry of `pods`]: budget rows that the pod counts against."""
 
 
 class NodePods(Index):
     """Cache of `PodsOnNode` by node, in the order of the policy's layout.
 
-    A pod may be an older version of the object, if only parts changed that no decision reads.
+    A cached pod may be an older version of the object if only parts have changed that no decision reads.
     """
 
     def __init__(self, snapshot: Snapshot, policy: PreemptionPolicy) -> None:
         super().__init__(snapshot)
         self._pdbs = budget_index(snapshot, policy)
         self._version = self._pdbs.node_versions.latest
-        """The latest version of a node's budgets when the cache was read last."""
+        """Latest node version of the budgets when the cache was last read."""
         self._pods_on_node: dict[int, PodsOnNode] = {}
         """Node row -> its pods."""
 
@@ -56,7 +56,7 @@ class NodePods(Index):
         self._pods_on_node.pop(node, None)
 
     def on(self, layout: NodeLayout, rows: IntArray) -> tuple[PodsOnNode, ...]:
-        """Return [node]: the pods of the nodes in `rows`."""
+        """Return the pods of each node in `rows`."""
         versions, cached = self._pdbs.node_versions, self._pods_on_node
         for node in versions.changed_since(self._version, len(self.snapshot.nodes)).tolist():
             self._forget(node)

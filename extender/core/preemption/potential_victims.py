@@ -1,10 +1,10 @@
 """Find the potential victims: the pods that a preemptor may evict, split by disruption budget.
 
-The first half of defaultpreemption.SelectVictimsOnNode (v1.36): every pod of strictly lower priority is a potential
-victim unless a policy protects it, and filterPodsWithPDBViolation splits them into those whose eviction would violate a
-PodDisruptionBudget and the others.
+This is the first half of defaultpreemption.SelectVictimsOnNode (v1.36): every pod of strictly lower priority is a
+potential victim unless a policy protects it, and filterPodsWithPDBViolation splits the potential victims by whether
+their eviction would violate a PodDisruptionBudget.
 
-Rule: the result is cached, and only nodes that changed since are computed again.
+Rule: the result is cached, and only nodes that have changed since are computed again.
 """
 
 from collections import defaultdict
@@ -24,27 +24,27 @@ from extender.k8s.priority import BELOW_ALL_PRIORITIES
 from extender.utilities.lru import LRU
 
 _MAX_KEPT_PREEMPTORS = 32
-"""Number of preemptor priorities (and protection keys) whose potential victims a snapshot caches."""
+"""Maximum number of cached results per policy: one for each priority boundary and protection key."""
 
 _MAX_NODES_TO_UPDATE = 1000
-"""If more nodes than this changed, computing all nodes at once is cheaper than updating them one by one."""
+"""Number of changed nodes above which computing all nodes at once is cheaper than updating these."""
 
 
 @dataclass(frozen=True, slots=True)
 class PotentialVictims:
-    """The pods that a preemptor may evict, and the two groups in which the reprieve puts them back."""
+    """The pods that a preemptor may evict, in the two groups that the reprieve puts back one after the other."""
 
     evictable: EvictablePods
     """All potential victims, of both groups."""
     violating: BoolArray
-    """[k, node]: potential victims whose eviction would violate a disruption budget; they are reprieved first."""
+    """[k, node]: potential victims whose eviction would violate a PDB; they are reprieved first."""
     non_violating: BoolArray
     """[k, node]: the other potential victims."""
     protected: BoolArray | None = None
-    """[pod]: True if a policy protects it; None: the profile has no such policy."""
+    """[pod]: whether a policy protects it; None if the profile has no such policy."""
 
     def take(self, rows: NodeRows) -> "PotentialVictims":
-        """Restrict the potential victims to the nodes in `rows`."""
+        """Return a copy restricted to the nodes in `rows`."""
         evictable, violating = self.evictable.take(rows), self.violating.take(rows, axis=1)
         return PotentialVictims(evictable, violating, evictable.mask & ~violating, self.protected)
 
@@ -52,12 +52,12 @@ class PotentialVictims:
 def potential_victims(context: SchedulingContext, scheduler_victims: BoolArray | None = None) -> PotentialVictims:
     """Return all pods of strictly lower priority that no policy protects.
 
-    `scheduler_victims`: [pod] that kube-scheduler selected, see `ProtectionIndex.protected`.
+    `scheduler_victims`: [pod], kube-scheduler's victims; see `ProtectionIndex.protected`.
     """
     snapshot, policy, layout = context.snapshot, context.profile.preemption, context.layout
     budgets, size = budget_index(snapshot, policy), len(snapshot.nodes)
-    # 1. The cache key. Potential victims depend only on the highest priority in the cluster that is lower than the
-    #    preemptor's, and on the pods that are protected from it, so preemptors of nearby priorities share them.
+    # 1. Build the cache key. Potential victims depend only on the highest priority in the cluster that is below the
+    #    preemptor's, and on the pods protected from the preemptor, so preemptors of nearby priorities share them.
     lower = (priority for priority in snapshot.pod_table.priorities if priority < context.pod.priority)
     below, protected = max(lower, default=BELOW_ALL_PRIORITIES) + 1, None
     key: tuple[object, ...] = (below,)
@@ -65,8 +65,8 @@ def potential_victims(context: SchedulingContext, scheduler_victims: BoolArray |
         protections = snapshot.index(ProtectionIndex, policy)
         protected = protections.protected(context, scheduler_victims)
         key += (scheduler_victims is None, protections.cache_key(context))
-    # 2. The nodes to compute: those that changed since then, or where a pod has become protected or unprotected; all
-    #    nodes if that is cheaper or the arrays have other shapes now.
+    # 2. Find the nodes to compute: nodes that have changed since, or where a pod has become protected or unprotected.
+    #    Compute all nodes if that is cheaper, or if the shapes of the arrays have changed.
     kept = _kept(snapshot)[policy]
     version, potential = kept.pop(key, (0, None))
     changed = budgets.node_versions.changed_since(version, size) if potential is not None else np.arange(size)
@@ -82,7 +82,7 @@ def potential_victims(context: SchedulingContext, scheduler_victims: BoolArray |
         or (not potential.evictable.has_negative_demand and (layout.demand[:, :, changed] < 0).any())
     ):
         potential = None
-    # 3. Their evictable pods, what these request, and which of them violate budgets.
+    # 3. Compute the evictable pods of these nodes, their total requests, and which of them violate budgets.
     at = slice(None) if potential is None else changed
     mask: BoolArray = layout.priority[:, at] < below
     if protected is not None:
@@ -103,11 +103,11 @@ def potential_victims(context: SchedulingContext, scheduler_victims: BoolArray |
 
 
 KeptVictims = LRU[tuple[object, ...], tuple[int, PotentialVictims]]
-"""(lowest priority that is not evictable, protection key) -> the latest node version of the budgets by then, and the
-potential victims."""
+"""(lowest priority that is not evictable, protection key) -> (latest node version of the budgets at that time,
+potential victims)."""
 
 
 @derived("nodes")
 def _kept(_snapshot: Snapshot) -> defaultdict[PreemptionPolicy, KeptVictims]:
-    """Return the place for the potential victims of the last few preemptors under each policy."""
+    """Return the cache, initially empty: policy -> potential victims of the latest preemptors."""
     return defaultdict(lambda: LRU(_MAX_KEPT_PREEMPTORS))

@@ -1,10 +1,10 @@
 """Decide which pods are protected from preemption, and render the reasons.
 
-Four policies protect pods: protection rules, the preemption tolerations of PriorityClasses, tenant fences, and the
-cooldown of workloads. A terminating pod is never protected: its eviction cannot be prevented any more.
+Four policies protect pods: protection rules, the preemption tolerations of PriorityClasses, tenant separation, and the
+cooldown of workloads. A terminating pod is never protected: its eviction can no longer be prevented.
 
 The engine needs one mask of all pods (`ProtectionIndex.protected`); explanations and the guard need all reasons for one
-pod (`protection_reasons`). Both use `rule_matches`, so that they cannot disagree about which pods a rule covers.
+pod (`protection_reasons`). Both use `rule_matches`, so they always agree on the pods that a rule covers.
 
 Rule: policies only remove pods from the potential victims; they never add any.
 """
@@ -30,16 +30,16 @@ from extender.k8s.well_known import MINIMUM_PREEMPTABLE_PRIORITY, MIRROR, TOLERA
 from extender.k8s.workloads import workload_of
 
 UNREQUESTED_SYSTEM_POD = "a mirror pod, system-critical or terminating already, and not chosen by kube-scheduler"
-"""Reason for a pod of `is_system_victim` that may not be evicted."""
+"""Reason why a pod may not be evicted if `is_system_victim` holds and kube-scheduler did not choose it."""
 
 _FOREVER_NANOSECONDS = 2**62
-"""Cap on durations, 146 years, so that sums with a timestamp stay within int64."""
+"""Maximum duration, 146 years: adding it to a timestamp does not overflow int64."""
 
 
 def rule_matches(rule: Protection, pod: Pod) -> bool:
-    """Return whether the pod meets every condition of the rule that depends on the pod alone.
+    """Return whether the pod meets all conditions of the rule that depend on the pod alone.
 
-    The conditions on the preemptor's priority and on the pod's runtime are checked per call.
+    Conditions on the preemptor's priority and on the pod's runtime are checked per decision.
     """
     metadata, owner = pod.metadata, pod.metadata.controller
     annotations = metadata.annotations or {}
@@ -63,9 +63,9 @@ class PreemptionToleration:
     """Temporary protection of a PriorityClass's pods from preemptors of low priority (scheduler-plugins)."""
 
     minimum_preemptable_priority: int
-    """Preemptors of this priority and above may evict the pods at once."""
+    """Preemptors of this priority or higher may evict the pods at once."""
     duration: int
-    """Nanoseconds for which a pod is protected from all other preemptors after its start."""
+    """Nanoseconds after its start for which a pod is protected from all other preemptors."""
 
 
 NO_PREEMPTION_TOLERATION = PreemptionToleration(BELOW_ALL_PRIORITIES, 0)
@@ -92,7 +92,7 @@ def parse_preemption_toleration(priority_class: PriorityClass | None) -> Preempt
 
 
 def _parse_integer(annotations: Mapping[str, str], keys: tuple[str, ...], bits: int) -> int | None:
-    """Parse the first of `keys` that is present as strconv.ParseInt does; ValueError if it is not such an integer."""
+    """Parse the first annotation of `keys` that is set, like strconv.ParseInt; raises ValueError if it is invalid."""
     text = next((annotations[key] for key in keys if key in annotations), None)
     if text is None:
         return None
@@ -108,9 +108,9 @@ def _parse_integer(annotations: Mapping[str, str], keys: tuple[str, ...], bits: 
 
 
 class ProtectionIndex(Index):
-    """Protections of every running pod by the policy, kept up to date pod by pod.
+    """Protections of all running pods by the policy, updated pod by pod.
 
-    Holds the part that depends on neither the preemptor nor the time; `protected` evaluates the rest per decision.
+    The index holds the part that depends on neither preemptor nor time; `protected` evaluates the rest per decision.
     """
 
     reads = ("namespaces", "priority_classes")
@@ -119,25 +119,25 @@ class ProtectionIndex(Index):
         super().__init__(snapshot)
         self._policy = policy
         if policy.limits.workload_cooldown:
-            snapshot.index(WorkloadIndex)  # built with this one, so that no decision waits for it
+            snapshot.index(WorkloadIndex)  # built together with this index, so that no decision waits for it
         self._tenants: dict[str, str | None] = {}
         self._classes: dict[str, PreemptionToleration] = {}
         self._codes: defaultdict[str | None, int] = defaultdict(count().__next__)
-        """Tenant (None: no label) -> its code; a code is never reused, so stale codes cannot match another tenant."""
+        """Tenant (None: no label) -> its code. Codes are never reused, so a stale code cannot match another tenant."""
         self._by_namespace = snapshot.index(NamespaceIndex) if policy.tenant_label is not None else None
         self._by_class = snapshot.index(PriorityClassIndex) if policy.preemption_toleration else None
         self._always_protected: BoolArray = np.zeros(64, np.bool_)
-        """[pod]: True if a rule without conditions on preemptor or runtime covers it."""
+        """[pod]: whether a rule without conditions on preemptor or runtime covers it."""
         self._conditional = [(rule, np.zeros(64, np.bool_)) for rule in policy.protections if _is_conditional(rule)]
-        """The other rules, each with [pod]: True if it covers the pod."""
+        """Rules with conditions on preemptor or runtime, each with [pod]: whether `rule_matches`."""
         self._tenant: npt.NDArray[np.int32] = np.zeros(64, np.int32)
         """[pod]: code of its namespace's tenant label."""
         self._minimum: IntArray = np.full(64, BELOW_ALL_PRIORITIES, np.int64)
         """[pod]: minimum_preemptable_priority of its PriorityClass."""
         self._duration: IntArray = np.zeros(64, np.int64)
-        """[pod]: toleration of its PriorityClass, nanoseconds; 0: none."""
+        """[pod]: nanoseconds of its PriorityClass's toleration; 0: none."""
         self._system: BoolArray = np.zeros(64, np.bool_)
-        """[pod]: True if only kube-scheduler may select it as a victim (`is_system_victim`)."""
+        """[pod]: whether only kube-scheduler may choose it as a victim (`is_system_victim`)."""
         self._reserve(len(snapshot.pod_table.start) - 1)
 
     def _reserve(self, row: int) -> None:
@@ -175,7 +175,7 @@ class ProtectionIndex(Index):
                 self._tenants[name] = (one.metadata.labels or {}).get(self._policy.tenant_label or "")
             self._tenant[self._by_namespace.rows_of(name)] = self._codes[self._tenants.get(name)]
             if tenant is not None and tenant not in self._tenants.values():
-                self._codes.pop(tenant, None)  # no namespace has this tenant any more
+                self._codes.pop(tenant, None)  # no namespace has this tenant now
         elif isinstance(one, PriorityClass) and self._by_class is not None:
             name, toleration = one.metadata.name, parse_preemption_toleration(one if after else None)
             if after is None:
@@ -188,15 +188,15 @@ class ProtectionIndex(Index):
     # --- queries ---
 
     def cache_key(self, context: SchedulingContext) -> tuple[object, ...]:
-        """Return a key that preemptors with the same protections share, runtimes and cooldowns aside."""
+        """Return a cache key shared by preemptors with the same protections, apart from runtimes and cooldowns."""
         tenant = self._tenants.get(context.pod.metadata.namespace)
         return tenant, tuple(_applies_to_preemptor(rule, context.pod) for rule in self._policy.protections)
 
     def protected(self, context: SchedulingContext, scheduler_victims: BoolArray | None) -> BoolArray:
         """Return [pod]: whether it is protected from this preemptor at this time.
 
-        `scheduler_victims`: [pod] that kube-scheduler selected; all other system pods are protected. None: system pods
-        are treated like any other.
+        `scheduler_victims`: [pod], kube-scheduler's victims; all other system pods are protected. None: system pods are
+        treated like other pods.
         """
         pod_table, cooldown = context.snapshot.pod_table, self._policy.limits.workload_cooldown
         size = len(pod_table.start)
@@ -210,7 +210,7 @@ class ProtectionIndex(Index):
         for workload, ago in context.history.last_evicted.items() if cooldown else ():
             if ago < cooldown:
                 protected[context.snapshot.index(WorkloadIndex).rows_of(workload)] = True
-        # Nothing prevents the eviction of a pod that terminates already.
+        # The eviction of a terminating pod can no longer be prevented.
         protected &= ~pod_table.terminating
         if scheduler_victims is not None:
             protected |= self._system[:size] & ~scheduler_victims
@@ -219,9 +219,9 @@ class ProtectionIndex(Index):
     def _conditional_protections(
         self, context: SchedulingContext, size: int
     ) -> Iterator[tuple[BoolArray, int | IntArray | None]]:
-        """Yield ([pod]: covered by a rule, start time after which the rule protects it; None: at any time).
+        """Yield protections that depend on preemptor or runtime: ([pod]: whether it is covered, start time).
 
-        These are the rules that depend on the preemptor's priority or on the pod's runtime.
+        Only covered pods that started after the start time are protected; None: all covered pods.
         """
         now = context.history.now
         for rule, matched in self._conditional:
@@ -237,10 +237,10 @@ def _is_conditional(rule: Protection) -> bool:
 
 
 def is_system_victim(pod: Pod) -> bool:
-    """Return whether we must not select this pod as a victim unless kube-scheduler did.
+    """Return whether we must not choose this pod as a victim unless kube-scheduler did.
 
-    Evicting a mirror pod does not stop the static pod, a terminating pod need not be evicted again, and a
-    system-critical pod should run.
+    Evicting a mirror pod does not stop its static pod, a terminating pod need not be evicted again, and a
+    system-critical pod should keep running.
     """
     return (
         MIRROR in (pod.metadata.annotations or {})
@@ -262,11 +262,11 @@ class ProtectionReason:
 
     text: str
     until: int | None = None
-    """When it expires, in nanoseconds since 1970; None: it does not expire."""
+    """When the reason expires, in nanoseconds since 1970; None if it does not expire, or the time is unknown."""
 
 
 def protection_reasons(context: SchedulingContext, pod: Pod) -> tuple[str, ...]:
-    """Return all reasons why the pod may not be a victim; those that expire include the time."""
+    """Return all reasons why the pod may not be a victim; a reason that expires includes the time."""
     return tuple(one.text for one in protections_of(context, pod))
 
 
@@ -302,7 +302,7 @@ def protections_of(context: SchedulingContext, pod: Pod) -> Iterator[ProtectionR
 
 
 def _expiring(context: SchedulingContext, text: str, started: int, duration: int) -> ProtectionReason:
-    """Return the reason for a protection that lasts for `duration` after `started`."""
+    """Return the reason for a protection that lasts for `duration` nanoseconds after `started`."""
     if duration >= _FOREVER_NANOSECONDS:
         return ProtectionReason(text)
     if started == NEVER:

@@ -1,4 +1,4 @@
-"""Compare preemption candidates by their keys: each criterion decides among those that are equal by all earlier ones.
+"""Compare preemption candidates by their keys: each criterion decides among candidates that tie on all earlier ones.
 
 Mirrors pickOneNodeForPreemption (framework/preemption, v1.36). Upstream breaks the last tie by Go's map order; here the
 node name is the last criterion. `criteria` computes the keys.
@@ -17,28 +17,28 @@ from extender.core.snapshot.arrays import BoolArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class RankingKeys:
-    """Keys of some candidates, the smaller the better."""
+    """Ranking keys of candidates: smaller keys are better."""
 
     by_criterion: Mapping[str, Sequence[IntArray]]
-    """Criterion -> its keys, each [candidate]; the most significant criterion, and of its keys, comes first."""
+    """Criterion -> its keys, each [candidate]; criteria, and the keys of each, are ordered most significant first."""
 
     def take(self, places: IntArray) -> "RankingKeys":
-        """Return the keys of the candidates in `places`."""
+        """Return the keys of the candidates at the indexes `places`."""
         return RankingKeys({name: [key[places] for key in keys] for name, keys in self.by_criterion.items()})
 
     @property
     def flat(self) -> list[IntArray]:
-        """The keys of all criteria, the most significant first."""
+        """The keys of all criteria, most significant first."""
         return [*chain.from_iterable(self.by_criterion.values())]
 
     @property
     def order(self) -> IntArray:
-        """The places of the candidates, best first."""
+        """Candidate indexes, best candidate first."""
         return np.lexsort(self.flat[::-1])
 
     @property
     def ranks(self) -> IntArray:
-        """[candidate]: how many candidates are better; candidates with equal keys have equal ranks."""
+        """[candidate]: number of better candidates; candidates with equal keys have equal ranks."""
         keys, order = self.flat, self.order
         differs = np.zeros(len(order), np.bool_)
         for key in keys:
@@ -48,12 +48,12 @@ class RankingKeys:
         return ranks
 
     def decided_by(self, one: int, other: int) -> str | None:
-        """Return the first criterion by which the keys of two candidates differ; None: they are equal."""
+        """Return the first criterion by which two candidates differ; None if all their keys are equal."""
         differing = (name for name, keys in self.by_criterion.items() if any(key[one] != key[other] for key in keys))
         return next(differing, None)
 
     def is_better(self, other: "RankingKeys") -> BoolArray:
-        """Return [candidate]: whether it is better than the same candidate with the keys of `other`."""
+        """Return [candidate]: whether its keys are better than the keys of the same candidate in `other`."""
         keys = zip(self.flat, other.flat, strict=True)
         this, that = next(keys)
         better: BoolArray = this < that

@@ -1,6 +1,6 @@
 """Apply the rate limits on preemption: how soon and how often a pod may preempt, and how many pods one call may evict.
 
-Earlier evictions come from the EvictionHistory of the decision. A message about a limit that expires says when.
+Earlier evictions come from the EvictionHistory of the decision. A message about a temporary limit includes its end.
 
 Rule: a limit only refuses; it never changes which victims are selected.
 """
@@ -32,9 +32,9 @@ from extender.utilities.text import pluralize
 
 
 def preemption_refusal(context: SchedulingContext) -> str | None:
-    """Return why the pod may not preempt on any node now, and until when; None: it may."""
+    """Return why the pod may not preempt on any node now, and until when; None if it may."""
     policy, history, unread = context.profile.preemption, context.history, context.snapshot.unreadable_tables
-    # Without permission to list what a protection reads, evicting a pod could violate it.
+    # Without permission to list the objects that a protection reads, evicting a pod could violate the protection.
     if policy.tenant_label is not None and "namespaces" in unread:
         return "cannot determine the pod's tenant: no permission to list Namespaces"
     if policy.preemption_toleration and "priority_classes" in unread:
@@ -66,13 +66,13 @@ def preemption_refusal(context: SchedulingContext) -> str | None:
 def _wait_nanoseconds(ages: Iterable[int], window: int, limit: int, wanted: int = 1) -> int | None:
     """Return the wait in nanoseconds until `wanted` more events stay within `limit` per sliding window; None: no wait.
 
-    `ages`: nanoseconds since the earlier events. If `wanted` alone exceeds the limit, it is the time until the window
-    is empty.
+    `ages`: nanoseconds since the earlier events. If `wanted` alone exceeds the limit, the wait ends when the window is
+    empty.
     """
     within = sorted(age for age in ages if age < window)
     if len(within) + wanted <= limit:
         return None
-    # The newest `limit - wanted` events may still be in the window; the next older one must have left it.
+    # The newest `limit - wanted` events may still be in the window; the event before them must have left it.
     keep = max(limit - wanted, 0)
     return window - within[keep] if keep < len(within) else 0
 
@@ -87,25 +87,25 @@ class _VictimLimit:
     policy: str
     """Key and value of the limit in the configuration."""
     always_allowed: int
-    """Victim count up to which the limit is never exceeded."""
+    """Number of victims up to which the limit is never exceeded."""
     exceeds: Callable[[VictimRows], BoolArray] | None
-    """For nodes with more victims: function from the victims -> [node]: the limit is exceeded; None: it always is."""
+    """Victims of nodes with more victims than that -> [node]: whether they exceed the limit; None: they always do."""
     message: Callable[[Sequence[Pod]], str]
-    """Function from the victims of one node to the reason why the limit rejects them."""
+    """Victims of one node -> reason why the limit rejects them."""
     wait: Callable[[VictimRows], int | None] = lambda _: None
-    """Function from the victims of nodes to the shortest wait in nanoseconds until it may allow those of one node."""
+    """Victims of nodes -> shortest wait in nanoseconds until the limit may allow the victims of one node."""
 
     def messages(self, run: DryRun, places: IntArray) -> list[str]:
-        """Return [place]: the reason, see `PolicyVeto.messages`."""
+        """Return [entry of `places`]: the reason, see `PolicyVeto.messages`."""
         return [self.message(run.victims_on(place)) for place in places.tolist()]
 
     def wait_of_first(self, run: DryRun, places: IntArray) -> int | None:
-        """Return the shortest wait until the limit may allow one of these nodes, see `PolicyVeto.wait`."""
+        """Return the shortest wait until the limit may allow the victims of a node, see `PolicyVeto.wait`."""
         return self.wait(run.victim_rows(places, _evicted(run, places)))
 
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    """Yield one veto, [place], for each configured limit on the victims of a node."""
+    """Yield one veto, with `nodes` [entry of `places`], for each configured limit on the victims of a node."""
     limits = list(_victim_limits(run.context))
     if not limits:
         return
@@ -120,7 +120,7 @@ def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
 
 
 def _evicted(run: DryRun, places: IntArray) -> BoolArray:
-    """Return [k, place]: the victims that are not terminating already."""
+    """Return [k, entry of `places`]: the victims that are not already terminating."""
     terminating = run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
     evicted: BoolArray = select_columns(run.victims, places) & ~terminating
     return evicted

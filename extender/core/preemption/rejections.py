@@ -1,6 +1,6 @@
-"""Find out whether a `/preempt` needs no eviction at all, and why a node that kube-scheduler sent is not in the answer.
+"""Find out whether a `/preempt` needs no eviction at all, and why a sent node is not in the answer.
 
-The reasons are declared in `sent_candidates` (RejectionReason), which finds the first of them.
+`sent_candidates` declares the reasons (RejectionReason) and finds the first three.
 
 Rule: this module finds reasons; it selects no victims.
 """
@@ -27,22 +27,22 @@ from extender.core.preemption.sent_candidates import CandidateRejection, Rejecti
 from extender.core.snapshot.arrays import BoolArray
 
 _MAX_LISTED_PODS = 3
-"""Number of protected pods of a node that a message lists."""
+"""Maximum number of a node's protected pods that a message lists."""
 
 _MAX_EXPLAINED_NODES = 100
-"""Limit on nodes whose messages list protected pods: listing reads every pod of a node while kube-scheduler waits."""
+"""Maximum number of nodes whose messages list protected pods: kube-scheduler waits while a node's pods are read."""
 
 
 def no_eviction_needed(
     filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates, scheduler_decides: BoolArray
 ) -> CandidateRejection | None:
-    """Return why recent deletions make an eviction unnecessary; None: it is necessary.
+    """Return why recent deletions make an eviction unnecessary; None if it is necessary.
 
-    kube-scheduler may not have seen these deletions yet, and will try the pod again when it does.
+    kube-scheduler may not have seen these deletions yet; once it has, it tries the pod again.
     """
     context, snapshot, codes = filter_run.context, run.snapshot, filter_run.codes
     recent = context.history.recent_deletions
-    # 1. A victim on a sent node is gone, and the pod fits there without further victims.
+    # 1. Check whether a victim on a sent node is gone, and the pod fits there without further victims.
     place_of = {row: place for place, row in enumerate(run.rows.tolist())}
     for name in sorted(sent.deleted):
         row = snapshot.node_row[name]
@@ -55,13 +55,13 @@ def no_eviction_needed(
             return CandidateRejection(
                 RejectionReason.NOT_NEEDED, f"no eviction is needed: the victims on node {name} are gone"
             )
-    # 2. The pod fits on a sent node where a pod was deleted. kube-scheduler may have sent that node for a reason that
-    #    we don't know, such as a custom plugin; hence `trusts_fit`.
+    # 2. Check whether the pod fits on a sent node where a pod was deleted. kube-scheduler may have sent that node for a
+    #    reason that we don't know, such as a custom plugin; hence `trusts_fit`.
     changed = set(recent.values()) if context.history.trusts_fit else set()
     for name, row in zip(sent.nodes, sent.rows.tolist(), strict=True):
         if name in changed and codes[row] == Code.SUCCESS and not scheduler_decides[row]:
             return CandidateRejection(RejectionReason.FITS, f"no eviction is needed: the pod fits on node {name} now")
-    # 3. The pod fits on its nominated node, or will fit once the victims that terminate there are gone.
+    # 3. Check whether the pod fits on its nominated node, or waits there for victims that are terminating.
     name = nominated_node(snapshot, context.pod)
     nominated = snapshot.node_row.get(name)
     if nominated is None or name not in recent.values() or scheduler_decides[nominated]:
@@ -70,7 +70,7 @@ def no_eviction_needed(
         return CandidateRejection(
             RejectionReason.FITS, f"no eviction is needed: the pod fits on its nominated node {name} now"
         )
-    # PodEligibleToPreemptOthers will say the same in kube-scheduler once it has seen the deletions.
+    # kube-scheduler's PodEligibleToPreemptOthers will decide the same once kube-scheduler has seen the deletions.
     waits = codes[nominated] == Code.UNSCHEDULABLE and any(
         pod.metadata.uid in recent and pod.priority < context.pod.priority and is_terminating_by_preemption(pod)
         for pod in snapshot.pods_on(name)
@@ -85,7 +85,7 @@ def rejections_of(
     place_of = np.full(len(filter_run.codes), -1)
     place_of[run.rows] = np.arange(len(run.rows))
     places, dropped = place_of[sent.rows], dict(sent.dropped)
-    # 1. Without a dry run: the filter status.
+    # 1. Nodes without a dry run: the filter status is the reason.
     not_tried = np.flatnonzero(places < 0)
     statuses = filter_run.statuses(sent.rows[not_tried])
     reasons = [
@@ -94,10 +94,10 @@ def rejections_of(
     ]
     for nth, index in zip(not_tried.tolist(), statuses.indices.tolist(), strict=True):
         dropped[sent.nodes[nth]] = reasons[index]
-    # 2. Candidates that are not kept are outranked.
+    # 2. Candidates that are not in `kept`: outranked.
     tried = np.flatnonzero(places >= 0)
     dropped |= dict.fromkeys([sent.nodes[nth] for nth in tried.tolist()], CandidateRejection(RejectionReason.OUTRANKED))
-    # 3. Other nodes have the status of their dry run.
+    # 3. Other nodes with a dry run: the status of the dry run is the reason.
     others = tried[~run.candidate[places[tried]]]
     explained = _MAX_EXPLAINED_NODES if run.context.profile.preemption.may_change_victims else 0
     for nth, status in zip(others.tolist(), run.statuses(places[others]), strict=True):
@@ -113,7 +113,7 @@ def rejections_of(
 
 
 def _protected_pods(run: DryRun, sent: ResolvedCandidates, node: str) -> tuple[str, int | None]:
-    """Return the protected pods of lower priority with all reasons, and when the first protection of a pod ends."""
+    """Return (protected pods of lower priority with their reasons, time at which the first loses its protection)."""
     protected, ends = list[str](), list[int]()
     for pod in run.snapshot.pods_on(node):
         if pod.priority < run.context.pod.priority:

@@ -1,8 +1,8 @@
-"""Reprieve potential victims: put removed pods back most important first; those that no longer fit are the victims.
+"""Reprieve potential victims: put removed pods back, most important first; pods that no longer fit are the victims.
 
-The reprieve loop of defaultpreemption.SelectVictimsOnNode (v1.36), run for all nodes in parallel. Upstream puts one pod
-back on one node and runs the filters; here step k puts the pod of rank k back on every node, and the filters are
-additions and comparisons on arrays of headroom [column, node].
+This is the reprieve loop of defaultpreemption.SelectVictimsOnNode (v1.36), run for all nodes in parallel. Upstream puts
+one pod back on one node and runs the filters; here step k puts the pod of rank k back on every node, and the filters
+are additions and comparisons on arrays of headroom [column, node].
 
 A worked example: two nodes, three potential victims each, all in one group of `order`. With all of them removed, the
 preemptor leaves 2 CPUs of headroom on both nodes:
@@ -13,12 +13,11 @@ preemptor leaves 2 CPUs of headroom on both nodes:
     k = 2                              1   1    headroom [1, 0]: fits on n1 and is put back; a victim on n2
     victims: rank 1 on n1; ranks 1 and 2 on n2
 
-With two groups (PDB-violating pods, then the others) the steps run once per group, on the headroom that the first group
-left; the masks in `order` say which pods of rank k belong to the group.
+With two groups (PDB-violating pods, then the other pods) the steps run for each group, on the headroom that the groups
+before it left; the masks in `order` specify which pods of rank k belong to a group.
 
-Most columns never run short: putting pods back can only make the preemptor unfit where a column has too little headroom
-for all of them. So only columns that may run short are followed, and columns that few pods use only on the nodes of
-those pods.
+Most columns have enough headroom for all removed pods, so they never stop a pod from being put back. Only columns that
+may run short are followed; columns that few pods use are followed only on the nodes of these pods.
 
 Rule: this is the only reprieve loop; the pods, their order and their demand are passed in.
 """
@@ -36,10 +35,10 @@ from extender.core.snapshot.node_layout import SparseDemand
 
 
 def reprieve(emptied: FilterResults, evictable: EvictablePods, order: Sequence[BoolArray]) -> BoolArray:
-    """Return the victims [k, node]: the evictable pods that cannot be put back.
+    """Return [k, node]: the victims, which are the evictable pods that cannot be put back.
 
-    There are none where the preemptor does not fit even with all evictable pods removed (`emptied`). `order`: masks
-    [k, node] that partition the evictable pods; those of the first mask are put back first, most important first.
+    A node has no victims if the preemptor does not fit even with all evictable pods removed (`emptied`). `order`: masks
+    [k, node] that partition the evictable pods into groups, put back group by group, each most important first.
     """
     fits_emptied: BoolArray = emptied.codes == Code.SUCCESS
     followed = list(_followed_columns(emptied, fits_emptied, evictable))
@@ -47,7 +46,7 @@ def reprieve(emptied: FilterResults, evictable: EvictablePods, order: Sequence[B
     for group in order:
         reprieved = group.copy()
         for k in np.flatnonzero(group.any(axis=1)).tolist():
-            # Check all columns before changing any: a pod that one plugin rejects takes no headroom from the others.
+            # Check all columns before changing any: a pod that any plugin rejects must not take headroom.
             fits = reprieved[k]
             for columns in followed:
                 columns.reject(k, fits)
@@ -58,21 +57,21 @@ def reprieve(emptied: FilterResults, evictable: EvictablePods, order: Sequence[B
 
 
 class _FollowedColumns:
-    """Headroom of some columns while pods are put back, on all nodes or some; every column must stay >= 0."""
+    """Headroom of columns while pods are put back, on all nodes or a subset; every column must stay >= 0."""
 
     def __init__(self, nodes: IntArray | slice, headroom: IntArray, demand: IntArray) -> None:
-        """`nodes`: [place], the node; `headroom`: [column, place], changed in place; `demand`: [k, column, place]."""
+        """`headroom`: [column, entry of `nodes`], changed in place; `demand`: [k, column, entry of `nodes`]."""
         self._nodes, self._headroom, self._demand = nodes, headroom, demand
-        # Buffers for every step: the loop runs once per rank, and allocating would cost more than the arithmetic.
+        # Buffers shared by all steps: the loop runs once per rank, and allocating would cost more than the arithmetic.
         self._enough, self._taken = np.empty(headroom.shape, np.bool_), np.empty_like(headroom)
 
     def reject(self, k: int, fits: BoolArray) -> None:
-        """Clear `fits` [node] where the pod of rank `k` does not fit into these columns."""
+        """Clear `fits` [node] where these columns lack headroom for the pod of rank `k`."""
         np.less_equal(self._demand[k], self._headroom, out=self._enough)
         fits[self._nodes] &= np.logical_and.reduce(self._enough, axis=0)
 
     def put_back(self, k: int, fits: BoolArray) -> None:
-        """Subtract the demand of the pods of rank `k` where it is put back, as `fits` [node] says."""
+        """Subtract the demand of the pods of rank `k` on the nodes where they are put back (`fits` [node])."""
         np.multiply(self._demand[k], fits[self._nodes], out=self._taken)
         np.subtract(self._headroom, self._taken, out=self._headroom)
 
@@ -81,7 +80,7 @@ class _FollowedConstraint(_FollowedColumns):
     """Headroom of a constraint whose rule is not `headroom >= 0` in every column, such as topology spread."""
 
     def __init__(self, nodes: IntArray, headroom: IntArray, demand: IntArray, constraint: Constraint) -> None:
-        """`constraint`: restricted to these nodes; otherwise as in the base class."""
+        """`constraint`: restricted to `nodes`; for the others see the base class."""
         super().__init__(nodes, headroom, demand)
         self._constraint = constraint
 
@@ -93,14 +92,14 @@ class _FollowedConstraint(_FollowedColumns):
 
 
 def _followed_columns(emptied: FilterResults, fits: BoolArray, evictable: EvictablePods) -> Iterator[_FollowedColumns]:
-    """Yield the columns that may run short on a node where the pod fits; `fits`: [node], where it does."""
+    """Yield the columns that may run short where the preemptor fits with all evictable pods removed (`fits` [node])."""
     sparse: list[tuple[IntArray, SparseDemand]] = []
     for check, beside, headroom in zip(emptied.checks, *emptied.headrooms, strict=True):
         if isinstance(check, ColumnwiseConstraint):
-            # RunFilterPluginsWithNominatedPods: the pod must fit with and without the nominated pods. The headroom with
-            # them is the smaller one unless one of them takes a negative amount, so follow the minimum.
+            # RunFilterPluginsWithNominatedPods: the pod must fit with and without the nominated pods. With them, the
+            # headroom is smaller unless a nominated pod takes a negative amount, so follow the minimum.
             least = headroom if beside is headroom else np.minimum(headroom, beside)
-            # BASE_RESOURCES, for all nodes: the columns from the first to the last that may run short.
+            # BASE_RESOURCES on all nodes: the columns from the first that may run short to the last.
             base = list(check.ranked_demand.base)
             if evictable.freed is not None and not evictable.has_negative_demand:
                 short = [(fits & (least[column] < evictable.freed[column])).any() for column in base]
@@ -112,7 +111,7 @@ def _followed_columns(emptied: FilterResults, fits: BoolArray, evictable: Evicta
             sparse += [(least[taking.column], taking.among(evictable.mask)) for taking in check.ranked_demand.sparse]
         elif isinstance(check, Constraint):
             yield from _constraint_room(check, headroom, fits, evictable)
-    # The columns that few pods use, on the nodes where at least one of them may run short.
+    # Follow the columns that few pods use on the nodes where at least one of these columns may run short.
     has_short = np.zeros(len(fits), np.bool_)
     for headroom, taking in sparse:
         total = np.zeros(len(fits), np.int64)
@@ -127,7 +126,7 @@ def _followed_columns(emptied: FilterResults, fits: BoolArray, evictable: Evicta
 def _constraint_room(
     check: Constraint, headroom: IntArray, fits: BoolArray, evictable: EvictablePods
 ) -> Iterator[_FollowedColumns]:
-    """Yield the constraint for the nodes on which evictable pods have demand on it: only there the reprieve matters."""
+    """Yield the constraint for the nodes whose evictable pods have demand on it; it cannot run short on other nodes."""
     sparse = [taking.among(evictable.mask) for taking in check.ranked_demand.sparse]
     has_demand = np.zeros(len(fits), np.bool_)
     for taking in sparse:
@@ -140,7 +139,7 @@ def _constraint_room(
 
 
 def _dense_demand(sparse: Sequence[SparseDemand], nodes: IntArray, shape: tuple[int, ...]) -> IntArray:
-    """Return the demand as [k, column, place in `nodes`]; `shape`: (ranks, nodes of the whole dry run)."""
+    """Return [k, column, entry of `nodes`]: the demand; `shape`: (number of ranks, number of nodes of the dry run)."""
     depth, size = shape
     index_of = index_in(nodes, size)
     demand = np.zeros((depth, len(sparse), len(nodes)), np.int64)

@@ -1,8 +1,8 @@
 """Resolve the candidates that kube-scheduler sent to `/preempt` to node rows and pod rows of the snapshot.
 
 kube-scheduler sends the candidates that its own dry run found (ExtenderPreemptionArgs.NodeNameToMetaVictims). Its cache
-and ours may differ by a few watch events. If ours is newer, a victim may have been deleted: the candidate stays,
-without that pod. If ours is older, the candidate may name a node or pod that the snapshot does not have yet.
+and ours may differ by a few watch events. If our cache is ahead, a victim may have been deleted: the candidate stays,
+without that pod. If our cache is behind, the candidate may name a node or pod that the snapshot does not have yet.
 
 Rule: a candidate with an unknown node or victim is rejected.
 """
@@ -22,9 +22,9 @@ from extender.k8s.objects import Pod
 
 
 class RejectionReason(enum.Enum):
-    """Why a node that kube-scheduler sent is not in the answer to `/preempt`, with the message unless details say more.
+    """Reason why a sent node is not in the answer to `/preempt`; the value is the message if there are no details.
 
-    The first three are found here, REJECTED by the guard, and the others by `core.engine.preempt`.
+    This module finds the first three reasons, the guard finds REJECTED, and `core.engine.preempt` the rest.
     """
 
     UNKNOWN_NODE = "node is not in the cluster cache"
@@ -43,10 +43,10 @@ class RejectionReason(enum.Enum):
 CONTRADICTIONS = frozenset(
     {RejectionReason.UNKNOWN_NODE, RejectionReason.UNKNOWN_VICTIM, RejectionReason.FITS, RejectionReason.UNRESOLVABLE}
 )
-"""Reasons that are impossible while both caches agree: kube-scheduler would not have sent the candidate."""
+"""Reasons that cannot occur while both caches agree: kube-scheduler would not have sent the candidate."""
 
 PASSED_ON_WITHOUT_VICTIMS = frozenset({RejectionReason.FITS, RejectionReason.UNRESOLVABLE, RejectionReason.NO_ROOM})
-"""Reasons that do not keep a candidate that was sent without victims out of the answer (v1.38)."""
+"""Reasons despite which the answer includes a candidate that was sent without victims (v1.38)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,15 @@ class CandidateRejection:
 
     code: RejectionReason
     details: str = ""
-    """Filter status, refusal, or message of a policy; "": the code's own message suffices."""
+    """Filter status, refusal, or message of a policy; "": the message of `code` suffices."""
     protected: str = ""
-    """Pods that policies protect on a node where no victims make room."""
+    """Pods that policies protect, on a node where no victims make room."""
     protected_until: int | None = None
-    """When the first of these protections ends by itself, in nanoseconds since 1970; None: no such time."""
+    """Time at which the first of these pods loses its protection, in nanoseconds since 1970; None if none does."""
 
     @property
     def message(self) -> str:
-        """The reason as log lines, decisions and the audit log show it."""
+        """The reason as shown in log lines, decisions and the audit log."""
         protected = f"; not evictable: {self.protected}" if self.protected else ""
         return f"{self.details or self.code.value}{protected}"
 
@@ -87,7 +87,7 @@ class PodUIDs(Index):
         self.read()
 
     def read(self) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.uint64]]:
-        """Return [pod]: its UID, empty if it is not UID_BYTES long; and the `uid_ends` of these UIDs."""
+        """Return ([pod]: its UID, empty if not UID_BYTES long; [pod]: `uid_ends` of the UID)."""
         if self._unread:
             pods, rows = self.snapshot.pods, list(self._unread)
             uids = (pods[row].metadata.uid.encode("utf-8", "surrogatepass") for row in rows)
@@ -99,7 +99,7 @@ class PodUIDs(Index):
 
 
 def uid_ends(uids: npt.NDArray[np.bytes_]) -> npt.NDArray[np.uint64]:
-    """Return the last eight bytes of each UID as a number."""
+    """Return the last eight bytes of each UID as an integer."""
     return uids.view(np.uint8).reshape(-1, UID_BYTES)[:, -8:].copy().view(np.uint64)[:, 0]
 
 
@@ -110,21 +110,21 @@ class ResolvedCandidates:
     nodes: list[str]
     """Names of the nodes whose candidates could be resolved."""
     rows: NodeRows
-    """[nodes] -> node row."""
+    """[entry of `nodes`]: its node row."""
     dropped: dict[str, CandidateRejection]
     """Node -> why its candidate could not be resolved."""
     victims: BoolArray
-    """[pod]: True if it was sent as a victim on the node on which it runs."""
+    """[pod]: whether it was sent as a victim on the node on which it runs."""
     deleted: frozenset[str] = frozenset()
-    """Nodes on which a sent victim was removed or finished shortly ago; it is not among `victims`."""
+    """Nodes on which a sent victim was recently removed or finished; `victims` does not include that pod."""
 
 
 def resolve_candidates(
     snapshot: Snapshot, sent: Mapping[str, SentCandidate], recent_deletions: Mapping[str, str]
 ) -> ResolvedCandidates:
-    """Look up every node and victim.
+    """Look up the sent nodes and victims.
 
-    `recent_deletions`: UID -> node of pods that are known to be deleted; they are left out as victims.
+    `recent_deletions`: UID -> node of pods known to be deleted, which are left out of the victims.
     """
     candidates = SentCandidates.of(sent)
     names, place_of = candidates.nodes, np.repeat(np.arange(len(candidates.sizes)), candidates.sizes)
@@ -143,9 +143,9 @@ def resolve_candidates(
         for place in np.flatnonzero((rows >= 0) & unknown)
     }
     if len(missing) and snapshot.features.groups_are_evicted_whole:
-        # kube-scheduler may evict a PodGroup whole (v1.37). If the group runs on several nodes, it sends all its pods
-        # as victims on one of them, but refuses an answer that has them: an extender's victims must run on the node
-        # (HTTPExtender.convertPodUIDToPod). With fewer victims the group would break.
+        # kube-scheduler may evict a PodGroup as a whole (v1.37). If the group runs on several nodes, kube-scheduler
+        # sends all pods of the group as victims on one node, but rejects an answer with them: an extender's victims
+        # must run on the node (HTTPExtender.convertPodUIDToPod). With fewer victims the group would break.
         running = map(snapshot.pod_table.row_of.get, uid_texts(candidates.uids[missing]))
         grouped = [row is not None and snapshot.pods[row].spec.scheduling_group is not None for row in running]
         dropped |= {
@@ -159,12 +159,12 @@ def resolve_candidates(
 
 
 def _pods_of_victims(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, place_of: IntArray) -> IntArray:
-    """Return [victim]: its pod row, -1 if no such pod runs on the node; `place_of`: [victim], place of the node."""
+    """Return [victim]: its pod row, -1 if it does not run on the node; `place_of`: [victim], index of the node."""
     found = np.full(len(sent.uids), -1)
     if sent.uids.dtype.kind == "S":
-        # 1. Victims that were sent by rank, as kube-scheduler sends them, on all nodes at once: step k compares the pod
-        #    of rank k with the first victim of its node that is not found yet. Comparing the last eight bytes of the
-        #    UIDs as numbers is faster; the whole UIDs are compared afterwards.
+        # 1. Find victims that were sent in order of rank, as kube-scheduler sends them, on all nodes at once: step k
+        #    compares each node's pod of rank k with the node's first victim that is not found yet. It compares the last
+        #    eight bytes of the UIDs as integers, which is faster; whole UIDs are compared afterwards.
         known, (uids, ends) = np.flatnonzero(rows >= 0), snapshot.index(PodUIDs).read()
         pods, until = snapshot.layout.pod.take(rows[known], axis=1), np.cumsum(sent.sizes)[known]
         first = until - sent.sizes[known]
@@ -179,11 +179,11 @@ def _pods_of_victims(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, p
         differs = uids.take(found).view(np.uint32) != sent.uids.view(np.uint32)
         if differs.any():
             found[differs.reshape(-1, UID_BYTES // 4).any(axis=1)] = -1
-    # 2. The others, in the mapping of their node: it is small, so a lookup is faster than in the mapping of all pods,
-    #    and it proves that the pod runs on the node.
+    # 2. Look up the other victims in the mapping of their node. It is smaller than the mapping of all pods, so the
+    #    lookup is faster, and it proves that the pod runs on the node.
     others = np.flatnonzero(found < 0)
     if len(others):
-        pods_on = [*snapshot.pod_table.on_node, {}]  # row -1 of an unknown node selects the last one
+        pods_on = [*snapshot.pod_table.on_node, {}]  # row -1 of an unknown node selects the empty mapping
         of_victims = zip(rows[place_of[others]].tolist(), uid_texts(sent.uids[others]), strict=True)
         found[others] = [pods_on[row].get(uid, -1) for row, uid in of_victims]
     return found

@@ -28,20 +28,20 @@ PLUGIN_DISABLED = "plugin disabled"
 """PostFilter status of DynamicResources without its feature gate."""
 
 CYCLE_STATE_NOT_FOUND = "not found"
-"""Error of its PostFilter if its PreFilter did not run, which writes the CycleState."""
+"""PostFilter error of DynamicResources if its PreFilter, which writes the CycleState, did not run."""
 
 NO_CANDIDATE = "no candidate node for preemption"
 """Preemption status when the extenders left no candidate."""
 
 
 def dynamic_resources_post_filter(filter_run: FilterRun) -> tuple[CyclePostFilter, Key | None]:
-    """Build the status of DynamicResources' PostFilter, and return the claim that it deallocates or deletes, if any."""
+    """Return (PostFilter status of DynamicResources, claim that it deallocates or deletes, if any)."""
     context, name = filter_run.context, DYNAMIC_RESOURCES
     if not context.features.dynamic_resource_allocation:
         return CyclePostFilter(code="Unschedulable", reasons=[PLUGIN_DISABLED]), None
     plugins, rejection = context.profile.prefilter_plugins, filter_run.prefilter_status
     if rejection is not None and rejection.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-        # The plugins behind the one that rejected did not run.
+        # The plugins after the rejecting plugin did not run.
         plugins = plugins[: plugins.index(rejection.plugin) + 1] if rejection.plugin in plugins else ()
     if name not in plugins:
         return CyclePostFilter(code="Error", reasons=[CYCLE_STATE_NOT_FOUND]), None
@@ -52,7 +52,7 @@ def dynamic_resources_post_filter(filter_run: FilterRun) -> tuple[CyclePostFilte
 
 
 def rejected_by(filter_run: FilterRun, plugin: str) -> BoolArray:
-    """Return [node]: whether this plugin rejected it."""
+    """Return [node]: whether `plugin` rejected it."""
     checks = np.array([one.plugin == plugin for one in filter_run.checks] + [False], np.bool_)
     return checks[filter_run.rejected_by // 2]
 
@@ -64,13 +64,13 @@ def preemption_failed(reason: str, code: str = "Unschedulable") -> CyclePostFilt
 
 def preemption_succeeded(node: str, victims: int, features: Features) -> CyclePostFilter:
     """Build DefaultPreemption's status for a pod that is nominated to the node."""
-    # Upstream says "1 victims", too.
+    # Upstream writes "1 victims", too.
     placement = f"preemption: found a potential placement for pod on node {node}, preempting {victims} victims"
     return CyclePostFilter(code="Success", reasons=[placement] if features.post_filter_tells_placement else [])
 
 
 def fit_error(nodes: int, reasons: Mapping[str, int], prefilter: str = "", post_filter: str = "") -> str:
-    """Build the message of PreFilter, or else of the number of nodes per reason, followed by that of PostFilter."""
+    """Build the message from PreFilter's message, or else the number of nodes per reason, and PostFilter's message."""
     first = prefilter or ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     parts = [f"0/{nodes} nodes are available:", f"{first}." if first else "", post_filter]
     return " ".join(filter(None, parts))
@@ -85,9 +85,9 @@ def fit_error_message(filter_run: FilterRun, post_filter: CyclePostFilter) -> st
 
 
 def no_candidates_message(run: DryRun) -> str:
-    """Build the preemption message for a dry run without a candidate.
+    """Build the preemption message for a dry run without candidates.
 
-    Nodes without a dry run are counted as NOT_HELPFUL: preemption runs only on nodes with status Unschedulable.
+    Nodes without a dry run count as NOT_HELPFUL: preemption runs only on nodes with status Unschedulable.
     """
     nodes = len(run.snapshot.nodes)
     without_victims = ~run.potential.evictable.mask.any(axis=0)
@@ -107,7 +107,7 @@ def unschedulable_plugins(filter_run: FilterRun) -> frozenset[str]:
 
 
 def _plugins_before_filters(filter_run: FilterRun, nominated: Status | None) -> frozenset[str]:
-    """Return the plugins that reject before the nodes are filtered: at PreFilter, and on the nominated node."""
+    """Return the plugins that reject the pod before all nodes are filtered: in PreFilter, or on the nominated node."""
     if filter_run.prefilter_node_names is None:
         return frozenset()
     rejected = frozenset[str]() if nominated is None or nominated == SUCCESS else frozenset({nominated.plugin})
@@ -115,9 +115,9 @@ def _plugins_before_filters(filter_run: FilterRun, nominated: Status | None) -> 
 
 
 def _nominated_status(filter_run: FilterRun) -> Status | None:
-    """Return the status of the nominated node, which is filtered first, even where a PreFilterResult leaves it out.
+    """Return the status of the nominated node, which is filtered first, even if a PreFilterResult leaves it out.
 
-    None: it does not exist (evaluateNominatedNode).
+    None if the node does not exist (evaluateNominatedNode).
     """
     context = filter_run.context
     row = context.snapshot.node_row.get(context.pod.status.nominated_node_name)
@@ -132,8 +132,8 @@ def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
     nominated = _nominated_status(filter_run)
     if nominated is None:
         return _count_reasons(_counts(filter_run.statuses(rows)))
-    # UnschedulablePlugins is one map, to which filtering the nominated node adds the plugin that rejected it; the
-    # status of the nodes that the PreFilterResult leaves out is worded afterwards, with the plugins that are in it.
+    # Filtering the nominated node adds the plugin that rejected it to the one map UnschedulablePlugins. The status of
+    # the nodes that the PreFilterResult leaves out is composed afterwards, and names all plugins in that map.
     features = filter_run.context.features
     plain = left_out_by_prefilter(filter_run.prefilter_plugins, features)
     left_out = left_out_by_prefilter(_plugins_before_filters(filter_run, nominated), features)
@@ -142,12 +142,12 @@ def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
 
 
 def _counts(statuses: Statuses) -> Iterator[tuple[Status, int]]:
-    """Yield each distinct status with its number of nodes: many nodes share one."""
+    """Yield each distinct status with its number of nodes."""
     return zip(statuses.distinct, np.bincount(statuses.indices).tolist(), strict=True)
 
 
 def _count_reasons(statuses: Iterable[tuple[Status, int]]) -> Counter[str]:
-    """Return reason -> number of nodes that have it."""
+    """Return reason -> number of nodes with it."""
     found: Counter[str] = Counter()
     for status, count in statuses:
         for reason in status.reasons:

@@ -1,6 +1,6 @@
-"""Take a pod off its node while it is diagnosed, so that its own room, ports and devices do not count against it.
+"""Take a pod off its node while it is diagnosed, so that its own requests, ports and devices do not count against it.
 
-Rule: everything is put back in the same order as before.
+Rule: all objects are put back in their previous order.
 """
 
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ from extender.k8s.objects import Pod, PodStatus
 
 @contextmanager
 def pod_removed_from_node(snapshot: Snapshot, pod: Pod) -> Iterator[Pod]:
-    """Yield the pod as it was before it got its node; inside the `with` block the snapshot has it like that.
+    """Yield the pod as it was before it was scheduled; inside the `with` block the snapshot holds that version.
 
-    Its claims keep devices that other pods use, too, and its volume claims keep their volumes, as they would for a pod
-    that is created again.
+    Its claims keep devices that other pods use, too, and its volume claims keep their volumes, as if the pod were
+    created again.
     """
     known = key_of("Pod", pod) in snapshot.objects.pods
     claims = {key: claim for key in claim_keys(pod) if (claim := snapshot.objects.resource_claims.get(key)) is not None}

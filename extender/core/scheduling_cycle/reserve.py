@@ -1,6 +1,6 @@
 """Reserve the resource claims of a pod that is bound, as DynamicResources' Reserve and PreBind do (v1.36).
 
-Rule: nothing is changed here; `whatif.effects` puts the claims into the snapshot.
+Rule: this module changes nothing; `whatif.effects` puts the claims into the snapshot.
 """
 
 from collections.abc import Iterator
@@ -38,11 +38,11 @@ class Reservation:
     """The resource claims of a bound pod, allocated and reserved for it."""
 
     claims: tuple[ResourceClaim, ...] = ()
-    """In the order of the pod's spec; the one for its extended resources comes last."""
+    """Claims in the order of the pod's spec, then the claim for its extended resources."""
     allocations: tuple[ClaimAllocation, ...] = ()
     """[claim]: when its devices were allocated."""
     extended_resource_claim: PodExtendedResourceClaimStatus | None = None
-    """The entry in the pod's status for the claim of its extended resources."""
+    """Entry in the pod's status for the claim for its extended resources."""
 
     def reports(self) -> list[ReservedClaim]:
         """Return the claims with their devices."""
@@ -68,13 +68,13 @@ class Reservation:
 
 
 NO_RESERVATION = Reservation()
-"""For a pod without claims."""
+"""Reservation of a pod without claims."""
 
 
 def reserve(context: SchedulingContext, row: int) -> Reservation:
-    """Return the pod's claims as they are stored when it is bound to the node, on which the filters passed.
+    """Return the pod's claims as they are stored when it is bound to the node, which must have passed the filters.
 
-    A claim without an allocation gets the devices that were found for it, if we evaluate that.
+    A claim without an allocation gets the devices that the filter found for it, if we evaluate device claims.
     """
     snapshot, pod = context.snapshot, context.pod
     is_enabled = dynamic_resources.NAME in context.profile.filter_plugins
@@ -88,7 +88,7 @@ def reserve(context: SchedulingContext, row: int) -> Reservation:
     reserved = list(_reserved_claims(snapshot, pod, results))
     extended = DeviceRequests()
     if extended_resource_claim(snapshot, pod) is not None:
-        # What the containers request of devices on this node instead of extended resources.
+        # Requests for devices that replace the containers' extended resources on this node.
         lacking = resources_from_devices(snapshot, pod)
         extended = device_requests(snapshot, pod, lacking.groups[int(lacking.group[row])])
     allocation = next(results, None) if extended.requests else None
@@ -121,7 +121,7 @@ def _reserved(claim: ResourceClaim, pod: Pod, allocation: AllocationResult) -> R
 
 
 def _extended_resource_claim(pod: Pod, asked: DeviceRequests) -> ResourceClaim:
-    """Return the claim that kube-scheduler creates for extended resources; the API server generates its real name."""
+    """Return the claim that kube-scheduler creates for extended resources; the API server would generate its name."""
     own = pod.metadata
     name = f"{own.name}-extended-resources-simulated"
     metadata = ObjectMeta(
@@ -135,7 +135,7 @@ def _extended_resource_claim(pod: Pod, asked: DeviceRequests) -> ResourceClaim:
 
 
 def claim_keys(pod: Pod) -> Iterator[Key]:
-    """Yield the keys of the resource claims that the pod names or that were created for it."""
+    """Yield the keys of the resource claims that the pod references or that were created for it."""
     created = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses or ()}
     for one in pod.spec.resource_claims or ():
         name = one.resource_claim_name or created.get(one.name)

@@ -1,4 +1,4 @@
-"""Values that a scheduling cycle results in, in the form in which reports show them.
+"""Results of a scheduling cycle, in the form that reports show.
 
 Rule: types only; `schedule_one` and `reserve` fill them in.
 """
@@ -8,11 +8,11 @@ from typing import Literal
 import msgspec
 
 CycleOutcome = Literal["Scheduled", "Nominated", "Unschedulable", "Skipped"]
-"""Nominated: not scheduled, but preemption found a node; Skipped: kube-scheduler would not try the pod."""
+"""Nominated: not scheduled, but preemption found a node. Skipped: kube-scheduler would not try the pod."""
 
 ClaimAllocation = Literal["new", "existing", "created"]
-"""new: allocated for the pod; existing: allocated before; created: with the claim itself, for extended resources that
-a DeviceClass backs."""
+"""new: allocated for the pod; existing: allocated before; created: allocated for the pod in a claim created for its
+extended resources, which a DeviceClass backs."""
 
 
 class CycleStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):

@@ -4,10 +4,10 @@
                     -> preempt: kube-scheduler's own candidates -> policies -> nominate to one node, evict its victims
 
 All nodes are filtered and all candidates found, as with percentageOfNodesToScore and minCandidateNodesPercentage 100.
-kube-scheduler's part always follows its own preemption rules, whatever the profile's are: it sends its candidates, and
-the profile answers, as `/preempt` does.
+kube-scheduler's part always follows its own preemption rules, whatever the profile's policies: it sends its candidates,
+and the extender answers by these policies, as in `/preempt`.
 
-Rule: a cycle reads one Evaluation, decides and changes nothing.
+Rule: a cycle reads one Evaluation and decides; it changes nothing.
 Mirrors ScheduleOne: schedulePod, schedulingAlgorithm (schedule_one.go) and Evaluator.Preempt (framework/preemption).
 """
 
@@ -44,20 +44,20 @@ from extender.k8s.objects import Pod
 from extender.k8s.priority import PRIORITY_OFFSET
 
 Draw = Callable[[int], int]
-"""Function n -> random integer in [0, n): the choice among n equal nodes."""
+"""Function n -> random integer in [0, n), to choose among n equal nodes."""
 
 MAX_LISTED_TIES = 10
-"""Number of nodes with the highest total that a result lists."""
+"""Maximum number of nodes with the highest total that a result lists."""
 
 NOT_TRIED = "not tried: "
 NOT_OURS = "not ours: "
-"""Prefixes of the message about a pod that kube-scheduler does not queue; the second follows the first."""
+"""Prefixes of messages about pods that kube-scheduler does not queue; NOT_OURS comes after NOT_TRIED."""
 
 _UINT64_MASK = 2**64 - 1
 
 
 def seeded_draw(seed: int) -> Draw:
-    """Return a seeded generator whose numbers do not depend on the version of Python (SplitMix64)."""
+    """Return a seeded random number generator that yields the same numbers in every version of Python (SplitMix64)."""
     state = seed & _UINT64_MASK
 
     def draw(below: int) -> int:
@@ -80,24 +80,24 @@ class Cycle:
     message: str = ""
     """kube-scheduler's message for a pod that was not scheduled."""
     node: str | None = None
-    """The node that it is bound or nominated to."""
+    """The node that the pod is bound or nominated to."""
     feasible: int = 0
-    """Number of nodes that passed the filters; 1 if the nominated node did, which is filtered first."""
+    """Number of nodes that passed the filters; 1 if the nominated node passed, because it is filtered first."""
     score: CycleScore | None = None
     post_filter: CyclePostFilter | None = None
     nominated_node: str = ""
-    """status.nominatedNodeName of the pod after the cycle; "" for none."""
+    """status.nominatedNodeName of the pod after the cycle; "" if none."""
     victims: tuple[Pod, ...] = ()
     """Pods to evict, most important first."""
     num_pdb_violations: int = 0
     vetoed: str | None = None
     """Reason why the policies allowed no eviction, although kube-scheduler had candidates."""
     not_evaluated: tuple[str, ...] = ()
-    """Filter plugins that matter for the pod but are not evaluated, or lack the permission to read what they need."""
+    """Filter plugins that can reject the pod but that we don't evaluate, or lack permission to evaluate."""
     reservation: Reservation = NO_RESERVATION
     """Resource claims of a scheduled pod, with the devices that they get on the node."""
     deallocated: Key | None = None
-    """Resource claim that DynamicResources' PostFilter deallocates, or deletes."""
+    """Resource claim that DynamicResources' PostFilter deallocates or deletes."""
     unschedulable_plugins: frozenset[str] = frozenset()
     """Filter plugins that rejected a node (Diagnosis.UnschedulablePlugins)."""
 
@@ -109,7 +109,7 @@ def schedule_one(
     history: EvictionHistory = NO_HISTORY,
     draw: Draw | None = None,
 ) -> Cycle:
-    """Try to schedule the pod by its profile. `draw` chooses among equal nodes; None: the first by name."""
+    """Try to schedule the pod by its profile. `draw` chooses among equal nodes; None: choose the first by name."""
     profile, skipped = scheduler.profile_of(pod), not_tried_reason(snapshot, pod, scheduler)
     if profile is None or skipped is not None:
         return Cycle(pod, "Skipped", skipped or "", nominated_node=pod.status.nominated_node_name)
@@ -121,8 +121,8 @@ def schedule_evaluated(evaluation: Evaluation, draw: Draw | None = None) -> Cycl
     pod, feasible = evaluation.context.pod, evaluation.feasible
     if not len(evaluation.rows):
         return Cycle(pod, "Unschedulable", NO_NODES)
-    # 1. Filter (findNodesThatFitPod). The nominated node comes first (evaluateNominatedNode): if the pod fits there, a
-    #    plugin that would fail on another node does not run.
+    # 1. Filter (findNodesThatFitPod). The nominated node comes first (evaluateNominatedNode): if the pod fits there,
+    #    other nodes are not filtered, so a plugin that would fail there does not run.
     is_known = evaluation.cached_verdicts is not None and len(feasible)
     plugins = evaluation.not_evaluated_on(feasible if is_known else evaluation.rows)
     nominated = feasible[feasible == evaluation.context.snapshot.node_row.get(pod.status.nominated_node_name, -1)]
@@ -132,7 +132,7 @@ def schedule_evaluated(evaluation: Evaluation, draw: Draw | None = None) -> Cycl
     # 2. Score and select a node.
     if len(feasible):
         return _select_host(evaluation, nominated, plugins, draw)
-    # 3. Or run the PostFilter plugins: preemption.
+    # 3. If no node fits, run the PostFilter plugins: preemption.
     status, failed = _post_filter(evaluation, draw)
     return replace(
         failed,
@@ -144,7 +144,7 @@ def schedule_evaluated(evaluation: Evaluation, draw: Draw | None = None) -> Cycl
 
 
 def not_tried_reason(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> str | None:
-    """Return why this kube-scheduler does not try the pod; None: it does."""
+    """Return why this kube-scheduler does not try the pod; None if it does."""
     if (skipped := skip_reason(pod)) is not None:
         return skipped
     profile = scheduler.profile_of(pod)
@@ -162,7 +162,7 @@ def _select_host(
 ) -> Cycle:
     """Select the node with the highest total (selectHost), and reserve the pod's claims there.
 
-    `nominated`: the row of the nominated node if the pod fits there, which is filtered first and taken then.
+    `nominated`: row of the nominated node if the pod fits there; then that node is selected.
     """
     snapshot, pod, chosen = evaluation.context.snapshot, evaluation.context.pod, None
     fitting = nominated if len(nominated) else evaluation.feasible
@@ -213,13 +213,13 @@ def _post_filter(evaluation: Evaluation, draw: Draw | None) -> tuple[CyclePostFi
         if status.code == "Success":
             return status, replace(found, deallocated=deallocated)
         reasons += status.reasons
-    if not profile.post_filter_plugins:  # kube-scheduler clears the nomination then
+    if not profile.post_filter_plugins:  # kube-scheduler then clears the nomination
         found = replace(unchanged, nominated_node="")
     return CyclePostFilter(code="Unschedulable", reasons=reasons), replace(found, deallocated=deallocated)
 
 
 def _preempt(evaluation: Evaluation, draw: Draw | None) -> tuple[CyclePostFilter, Cycle]:
-    """Find a node by preemption (DefaultPreemption's PostFilter), within the policies."""
+    """Find a node by preemption (DefaultPreemption's PostFilter), within the profile's policies."""
     context = evaluation.context
     pod, profile = context.pod, context.profile
     # 1. PodEligibleToPreemptOthers.
@@ -227,7 +227,7 @@ def _preempt(evaluation: Evaluation, draw: Draw | None) -> tuple[CyclePostFilter
     may_preempt, reason = evaluation.eligible
     if not may_preempt:
         return preemption_failed(reason), unchanged
-    # 2. findCandidates, by kube-scheduler's own rules: it knows no policies, and its order of importance may differ.
+    # 2. findCandidates, by kube-scheduler's own rules: they include no policies, and their importance may differ.
     has_policies = profile.preemption != PreemptionPolicy()
     if has_policies:
         own_rules = replace(profile, preemption=PreemptionPolicy())
@@ -238,7 +238,7 @@ def _preempt(evaluation: Evaluation, draw: Draw | None) -> tuple[CyclePostFilter
         if error is not None:
             return preemption_failed(error, "Error"), unchanged
         return preemption_failed(no_candidates_message(run)), replace(unchanged, nominated_node="")
-    # 3. callExtenders and SelectCandidate. Without policies our answer would be kube-scheduler's own choice.
+    # 3. callExtenders and SelectCandidate. Without policies, skip our answer: it would be kube-scheduler's own choice.
     if has_policies:
         decision = engine.preempt(context.snapshot, pod, _sent_candidates(run), profile, context.history)
         if not decision.kept:
@@ -260,7 +260,7 @@ def _preempt(evaluation: Evaluation, draw: Draw | None) -> tuple[CyclePostFilter
 
 
 def _sent_candidates(run: DryRun) -> dict[str, SentCandidate]:
-    """Return all candidates as kube-scheduler sends them to its extenders (CallExtenders)."""
+    """Return all candidates in the form in which kube-scheduler sends them to extenders (CallExtenders)."""
     places, violations, pods = np.flatnonzero(run.candidate), run.violations, run.snapshot.pods
     taken, names = run.victim_rows(places), run.snapshot.node_names
     victims: list[list[str]] = [[] for _ in places]
@@ -273,14 +273,14 @@ def _sent_candidates(run: DryRun) -> dict[str, SentCandidate]:
 
 
 def pick_one_node_for_preemption(candidates: Sequence[Candidate], draw: Draw | None = None) -> Candidate:
-    """Choose among the candidates in an extender's answer as kube-scheduler does (pickOneNodeForPreemption)."""
+    """Choose among the candidates in an extender's answer like kube-scheduler (pickOneNodeForPreemption)."""
     best = min(map(_pick_key, candidates))
     ties = sorted((one for one in candidates if _pick_key(one) == best), key=lambda one: one.node)
     return ties[_draw_place(len(ties), draw)]
 
 
 def _pick_key(candidate: Candidate) -> tuple[int, ...]:
-    """Return the criteria of pickOneNodeForPreemption in order, the smaller the better."""
+    """Return the keys of pickOneNodeForPreemption in order; smaller keys are better."""
     victims = candidate.victims
     highest = victims[0].priority
     first_start = min(start_time(victim) for victim in victims if victim.priority == highest)

@@ -1,1 +1,1 @@
-"""The guard, which validates every answer once more before it is sent: `guard` has its rules."""
+"""The guard validates every answer before it is sent; its rules are in `guard`."""

@@ -1,10 +1,10 @@
 """The guard: validate every answer before it is encoded, so that no bug elsewhere evicts a wrong pod or omits a node.
 
-kube-scheduler trusts an extender: it deletes the victims of a /preempt answer without the eviction API. So each rule is
-checked again on the snapshot, with as little of the engine's own code as possible.
+kube-scheduler trusts an extender: it deletes the victims of a /preempt answer without the eviction API. So the guard
+checks each rule again on the snapshot, with as little of the engine's code as possible.
 
 Rule: the guard repairs nothing. A candidate that breaks a rule is rejected and logged; a /filter or /prioritize answer
-that breaks one raises GuardError.
+that breaks a rule raises GuardError.
 """
 
 from collections import Counter
@@ -32,21 +32,21 @@ from extender.k8s.well_known import MIRROR
 from extender.server.guard.pdb_recount import importance, recount_budgets
 
 _Scores = Sequence[Annotated[int, Meta(ge=0, le=10)]]
-"""Type of valid scores: 0 to extenderv1.MaxExtenderPriority."""
+"""Type of valid scores: integers from 0 to extenderv1.MaxExtenderPriority."""
 
 _ENCODER = Encoder()
-"""Encoding to JSON distinguishes integers from `true` and `2.0`, and is the fastest way to check many of them."""
+"""JSON encoder to check many indexes: JSON distinguishes integers from `true` and `2.0`, and nothing is faster."""
 
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 """Phases of pods that kube-scheduler does not keep in its node infos."""
 
 DUPLICATE_NODE = "DuplicateNode"
-"""The only rule about all candidates together; rules() has those about one candidate."""
+"""The only rule that compares candidates; `rules` returns the rules about one candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardResult:
-    """Candidates of a /preempt answer that passed the guard, and those that it rejected."""
+    """Candidates of a /preempt answer that passed the guard, and nodes whose candidates it rejected."""
 
     kept: tuple[Candidate, ...]
     rejected: dict[str, str]
@@ -57,7 +57,7 @@ class GuardResult:
 
 
 class GuardCase:
-    """One candidate, and everything that the rules check it against."""
+    """One candidate, and the data that the rules check it against."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class GuardCase:
         pods_by_uid: Mapping[str, Pod],
         as_sent: bool,
     ) -> None:
-        """`context`: what the decision was made with. `sent`: None if kube-scheduler did not send the node.
+        """`context`: inputs of the decision. `sent`: the sent candidate; None if kube-scheduler did not send the node.
 
-        `pods_by_uid`: UID -> pod on the candidate's node; empty if the node is unknown. `as_sent`: the victims must be
-        kube-scheduler's own.
+        `pods_by_uid`: UID -> pod on the candidate's node; empty if the node is unknown. `as_sent`: whether the victims
+        must be kube-scheduler's own.
         """
         self.context = context
         self.preemptor, self.snapshot, self.policy = context.pod, context.snapshot, context.profile.preemption
@@ -78,10 +78,10 @@ class GuardCase:
         self.sent_uids = sent.victims if sent is not None else ()
         deletions = context.history.recent_deletions
         self.deleted_uids = {uid for uid, node in deletions.items() if node == candidate.node} if deletions else set()
-        """UIDs of pods on the node that were deleted or began to terminate shortly ago; they count as gone."""
+        """UIDs of pods on the node that were recently deleted or began to terminate; they count as gone."""
         self.uids = [pod.metadata.uid for pod in candidate.victims]
         self.victims = [pods_by_uid[uid] for uid in self.uids if uid in pods_by_uid]
-        """The victims as the snapshot has them, without those that are not on the node: VictimUnknown rejects these."""
+        """The victims from the snapshot, without victims that are not on the node, which VictimUnknown rejects."""
 
 
 def guard_preempt(
@@ -96,8 +96,8 @@ def guard_preempt(
 ) -> GuardResult:
     """Return the candidates that break no rule, in their order, and the first rule that each other candidate breaks.
 
-    `as_sent`: nodes that are answered with kube-scheduler's own victims. There the victims must be the sent ones, and
-    kube-scheduler's count of PDB violations is accepted, too.
+    `as_sent`: nodes that are answered with kube-scheduler's own victims. On these nodes the victims must be the sent
+    victims, and kube-scheduler's count of PDB violations is accepted, too.
     """
     context, candidates = SchedulingContext(preemptor, snapshot, profile, (), history), tuple(candidates)
     count_per_node = Counter(candidate.node for candidate in candidates)
@@ -106,7 +106,7 @@ def guard_preempt(
         pods_by_uid = pods_by_uid_on(snapshot, candidate.node)
         case = GuardCase(context, sent.get(candidate.node), candidate, pods_by_uid, candidate.node in as_sent)
         broken = next((name for name, holds in rules() if not holds(case)), None)
-        # The answer is a map by node, so one of them would replace the other.
+        # The answer is a map by node, so of two candidates for a node one would replace the other.
         if count_per_node[candidate.node] > 1:
             broken = DUPLICATE_NODE
         if broken is None:
@@ -120,20 +120,20 @@ def pods_by_uid_on(snapshot: Snapshot, node: str) -> dict[str, Pod]:
     """Return UID -> pod for the pods that kube-scheduler has on the node; empty if the node is unknown."""
     if node not in snapshot.node_row:
         return {}
-    # Pods from a file may lack a UID; kube-scheduler could not find such a victim.
+    # Pods from a file may lack a UID; kube-scheduler could not find a victim without one.
     pods = (pod for pod in snapshot.pods_on(node) if pod.metadata.uid and pod.spec.node_name == node)
     return {pod.metadata.uid: pod for pod in pods if pod.status.phase not in _TERMINAL_PHASES}
 
 
 def _may_preempt(case: GuardCase) -> bool:
-    """Return whether the preemptor waits for a node, may preempt, and is not its own victim."""
+    """Return whether the preemptor is waiting for a node, may preempt, and is not its own victim."""
     metadata, spec, phase = case.preemptor.metadata, case.preemptor.spec, case.preemptor.status.phase
     waits = not (spec.node_name or spec.scheduling_gates or metadata.deletion_timestamp or phase in _TERMINAL_PHASES)
     return waits and spec.preemption_policy != "Never" and metadata.uid not in case.uids
 
 
 def _adds_no_system_pod(case: GuardCase) -> bool:
-    """Return whether kube-scheduler chose every victim that is a system pod or terminating."""
+    """Return whether kube-scheduler chose every victim that is a mirror, terminating or system-critical pod."""
     return not any(_is_system_pod(victim) for victim in case.victims if victim.metadata.uid not in case.sent_uids)
 
 
@@ -149,7 +149,7 @@ def _counts_violations_correctly(case: GuardCase) -> bool:
     claimed = case.candidate.num_pdb_violations
     if case.as_sent and case.sent is not None and claimed == case.sent.num_pdb_violations:
         return True
-    # The potential victims: pods of lower priority that are not protected, as system pods are under such a policy.
+    # The potential victims: unprotected pods of lower priority; policies that may change victims protect system pods.
     keeps_system_pods = case.policy.may_change_victims
     potential = (
         pod
@@ -163,7 +163,7 @@ def _counts_violations_correctly(case: GuardCase) -> bool:
 
 
 def _respects_strict_budgets(case: GuardCase) -> bool:
-    """Return whether no victim violates a budget under Strict, whatever count kube-scheduler sent."""
+    """Return whether no victim violates a budget, if the policy is Strict, whatever count kube-scheduler sent."""
     if case.policy.disruption_budgets != "Strict":
         return True
     return recount_budgets(case.snapshot, case.policy).violations(case.victims, frozenset(case.uids)) == 0
@@ -181,17 +181,17 @@ def _is_most_important_first(case: GuardCase) -> bool:
 
 
 def _is_as_sent(case: GuardCase) -> bool:
-    """Return whether the victims are the sent ones if they have to be; recently deleted ones may be missing."""
+    """Return whether the victims are the sent victims where required; recently deleted victims may be missing."""
     sent, answered = set(case.sent_uids), set(case.uids)
     return not case.as_sent or sent - case.deleted_uids <= answered <= sent
 
 
 def rules() -> tuple[tuple[str, Callable[[GuardCase], bool]], ...]:
-    """Return (rule, predicate: the candidate keeps it) in order; a rule may rely on earlier ones.
+    """Return (name of the rule, predicate that candidates must satisfy) in order; a rule may rely on earlier rules.
 
     The names are metric labels.
     """
-    # A function instead of a constant, because `make mutants` mutates only functions.
+    # This is a function instead of a constant, because `make mutants` mutates only functions.
     return (
         ("NodeNotSent", lambda case: case.sent is not None or case.policy.candidates == "AllNodes"),
         ("NodeUnknown", lambda case: case.candidate.node in case.snapshot.node_row),
@@ -219,7 +219,7 @@ def guard_filter(nodes: Sequence[str], decision: FilterDecision) -> None:
     """Raise GuardError unless each sent node, and no other, is in exactly one of the three sets, in the sent order."""
     accepted, failed, unresolvable = decision.accepted, decision.failed, decision.unresolvable
     if not failed and not unresolvable:
-        # The usual answer: kube-scheduler filtered the nodes, so most calls accept all of them.
+        # The usual case: kube-scheduler has filtered the nodes, so most calls accept all of them.
         if _ENCODER.encode(accepted) != _every_index(len(nodes)):
             raise GuardError(_filter_error(nodes, decision))
     elif (
@@ -232,17 +232,17 @@ def guard_filter(nodes: Sequence[str], decision: FilterDecision) -> None:
 
 @lru_cache(maxsize=2)
 def _every_index(count: int) -> bytes:
-    """Return the JSON of the indices of `count` nodes."""
+    """Return the indexes of `count` nodes as JSON."""
     return _ENCODER.encode(list(range(count)))
 
 
 def _not_rejected(nodes: Sequence[str], *rejected: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Return the indices of the nodes in none of the disjoint maps of rejected nodes; None if one was not sent."""
+    """Return the indexes of all nodes that no map rejects; None if a rejected node was not sent."""
     rejected_count = sum(map(len, rejected))
     sent_nodes = set(nodes)
     if not all(names.keys() <= sent_nodes for names in rejected):
         return None
-    if rejected_count == len(sent_nodes):  # all of them: no need to look at each
+    if rejected_count == len(sent_nodes):  # all nodes are rejected, because the maps are disjoint
         return ()
     passed = sent_nodes.difference(*rejected)
     return tuple([index for index, node in enumerate(nodes) if node in passed])

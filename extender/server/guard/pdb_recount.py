@@ -2,10 +2,10 @@
 
 All potential victims of a node, including pods that stay, count against the budgets that select them, most important
 first. A pod that counts against an exhausted budget is violating (defaultpreemption.filterPodsWithPDBViolation, v1.36);
-since v1.37 it counts against no further budget. With `budgetAccounting: Live` allowances follow from the healthy pods
-in the cluster cache, and pods count as the eviction API counts them (pkg/registry/core/pod/storage/eviction.go, v1.36).
+since v1.37 it counts against no further budget. With `budgetAccounting: Live` allowances depend on the healthy pods in
+the cluster cache, and pods count as in the eviction API (pkg/registry/core/pod/storage/eviction.go, v1.36).
 
-Rule: plain Python, pod by pod, as upstream does it. It may be slower than the engine, but must share no code with it.
+Rule: plain Python, pod by pod, like upstream. It may be slower than the engine, but must not share code with it.
 """
 
 import sys
@@ -26,13 +26,13 @@ from extender.k8s.well_known import DELETION_COST
 from extender.k8s.workloads import QOS_CLASSES, qos_class
 
 BudgetShare = tuple[str, int]
-"""Share that a pod counts against: ("pods" or "unready", row of the budget), or MULTIPLE_BUDGETS."""
+"""Part of a budget that a pod counts against: ("pods" or "unready", index of the budget), or MULTIPLE_BUDGETS."""
 
 MULTIPLE_BUDGETS: BudgetShare = ("several", 0)
-"""The share of a pod that several budgets select: the eviction API refuses such pods, so it allows nothing."""
+"""Share for pods that several budgets select: it allows no disruption, because the eviction API rejects such pods."""
 
 _LATEST = 2**63 - 1
-"""Start time of a pod that has not started, in nanoseconds: later than every other."""
+"""Start time in nanoseconds of a pod that has not started: later than every other start time."""
 
 
 def started(pod: Pod) -> int:
@@ -41,12 +41,12 @@ def started(pod: Pod) -> int:
 
 
 def importance(pod: Pod) -> tuple[int, int]:
-    """Return a sort key, most important first: higher priority, then earlier start (util.MoreImportantPod)."""
+    """Return a key that sorts pods most important first: by priority, then by start time (util.MoreImportantPod)."""
     return -pod.priority, started(pod)
 
 
 def importance_under_policy(policy: PreemptionPolicy, pod: Pod) -> tuple[int, ...]:
-    """Return a sort key, most important first, by the criteria in `preemption.importance`."""
+    """Return a key that sorts pods most important first, by the criteria in `preemption.importance`."""
     return tuple(_IMPORTANCE[name](policy, pod) for name in policy.importance)
 
 
@@ -61,7 +61,7 @@ _IMPORTANCE: Mapping[str, Callable[[PreemptionPolicy, Pod], int]] = {
 
 
 class PDBRecount:
-    """Counts pods against the budgets of one snapshot. Obtain it with `recount_budgets`."""
+    """Recount of the violations of one snapshot's budgets. Obtain it with `recount_budgets`."""
 
     def __init__(self, snapshot: Snapshot, policy: PreemptionPolicy) -> None:
         self._snapshot = snapshot
@@ -70,22 +70,22 @@ class PDBRecount:
         self._budgets = tuple(snapshot.objects.budgets.values())
         self._selects = [label_predicate(budget, snapshot.features, policy.empty_selector) for budget in self._budgets]
         self._disrupted = [budget.status.disrupted_pods or {} for budget in self._budgets]
-        """[budget]: names of the pods whose eviction the API server has counted already."""
+        """[budget]: names of the pods whose eviction the API server has already counted."""
         self._by_namespace: dict[str, list[int]] = {}
         for index, budget in enumerate(self._budgets):
             self._by_namespace.setdefault(budget.metadata.namespace, []).append(index)
         self._selecting_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, ...]] = {}
 
     def violations(self, evictable: Iterable[Pod], victims: frozenset[str]) -> int:
-        """Return how many of `victims` (UIDs) violate a budget; `evictable`: all potential victims of the node.
+        """Return the number of `victims` (UIDs) that violate a budget; `evictable`: all potential victims of the node.
 
-        With Strict: how many disruptions they cause beyond what the budgets allow.
+        With Strict, return the number of disruptions that the victims cause beyond the budgets' allowances.
         """
         if self._policy.disruption_budgets == "Strict":
             lost = [pod for pod in evictable if pod.metadata.uid in victims]
             causes = Counter(share for pod in lost for share in self._used_shares(pod))
             return sum(max(count - max(self._allowed(share), 0), 0) for share, count in causes.items())
-        # Which pods stay does not matter: upstream counts before the reprieve.
+        # Count pods that stay as well: upstream counts before the reprieve.
         counted_pods = [(pod, shares) for pod in evictable if (shares := self._used_shares(pod))]
         allowed = {share: self._allowed(share) for share in {one for _, shares in counted_pods for one in shares}}
         used, violating = Counter[BudgetShare](), 0
@@ -102,7 +102,7 @@ class PDBRecount:
     def _order(self, pod: Pod) -> tuple[int, ...]:
         """Return the sort key for counting pods: importance, then listing order.
 
-        In kube-scheduler's own order up to 1.36, the listing order of pods without a start time is inverted
+        In kube-scheduler's default order up to v1.36, the listing order of pods without a start time is inverted
         (PodTable.importance).
         """
         pod_table = self._snapshot.pod_table
@@ -115,7 +115,7 @@ class PDBRecount:
         return *importance_under_policy(self._policy, pod), -listed if is_inverted else listed
 
     def _used_shares(self, pod: Pod) -> list[BudgetShare]:
-        """Return the budget shares that evicting the pod uses up, unless the API server has counted it already."""
+        """Return the budget shares that evicting the pod uses up, unless the API server has already counted that."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
         rows = self._by_namespace.get(namespace)
         if rows is None:
@@ -128,12 +128,12 @@ class PDBRecount:
             return [("pods", index) for index in selecting if pod.metadata.name not in self._disrupted[index]]
         if not selecting or pod.metadata.deletion_timestamp is not None or pod.status.phase == "Pending":
             return []
-        if len(selecting) > 1:  # the eviction API refuses such a pod
+        if len(selecting) > 1:  # the eviction API rejects such a pod
             return [MULTIPLE_BUDGETS]
         (index,) = selecting
         if pod.metadata.name in self._disrupted[index]:
             return []
-        # Where desiredHealthy is 0, unready pods count like ready ones.
+        # With desiredHealthy 0, unready pods count like ready pods, unless the policy is AlwaysAllow.
         status, spec = self._budgets[index].status, self._budgets[index].spec
         counts_unready = status.desired_healthy == 0 and spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
         return [("pods" if pod.is_ready or counts_unready else "unready", index)]
@@ -147,7 +147,7 @@ class PDBRecount:
             return status.disruptions_allowed
         healthy, approved = self._live_counts(index)
         allowed = min(status.disruptions_allowed - approved, healthy - status.desired_healthy)
-        if status.observed_generation < budget.metadata.generation:  # the status is out of date
+        if status.observed_generation < budget.metadata.generation:  # the status is stale
             allowed = 0
         if kind == "pods":
             return allowed
@@ -156,7 +156,7 @@ class PDBRecount:
         return sys.maxsize if is_allowed else 0
 
     def _live_counts(self, index: int) -> tuple[int, int]:
-        """Return (healthy pods, pods assumed to be terminating) of a budget."""
+        """Return (number of healthy pods, number of pods assumed to be terminating) of a budget."""
         namespace, select = self._budgets[index].metadata.namespace, self._selects[index]
         groups = self._snapshot.index(LabelGroups).in_namespaces(frozenset((namespace,)))
         selected = [self._snapshot.pods[row] for group in groups if select(group.labels) for row in group.members]
@@ -166,10 +166,10 @@ class PDBRecount:
 
 
 def label_predicate(budget: PodDisruptionBudget, features: Features, empty_selector: str) -> LabelPredicate:
-    """Return whether a budget selects given labels; an unset or invalid selector selects no pod.
+    """Return the predicate on a pod's labels: whether the budget selects the pod.
 
-    Up to v1.37 an empty selector selects no pod, or "Everything" (policy/v1) by `empty_selector`, and no selector
-    selects a pod without labels.
+    An unset or invalid selector selects no pod. Up to v1.37 no selector selects a pod without labels, except an empty
+    selector, which selects no pod or, with `empty_selector` "Everything" (policy/v1), all pods.
     """
     try:
         selector = compile_label_selector(budget.spec.selector)
@@ -185,5 +185,5 @@ def label_predicate(budget: PodDisruptionBudget, features: Features, empty_selec
 
 @derived_by("budgets", max_entries=4)
 def recount_budgets(snapshot: Snapshot, policy: PreemptionPolicy) -> PDBRecount:
-    """Return the recount for the snapshot's current budgets under a policy."""
+    """Return the cached PDBRecount for the snapshot's current budgets under a policy."""
     return PDBRecount(snapshot, policy)

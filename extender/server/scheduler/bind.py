@@ -28,17 +28,17 @@ from extender.wire.encode import encode_bind
 log = logging.getLogger(__name__)
 
 MAX_TIMEOUT_OVERRUN_SECONDS = 0.3
-"""Seconds by which a binding may exceed its timeout before the call abandons it; at most a tenth of the time left."""
+"""Maximum time by which a binding may exceed its timeout before the call abandons it; at most 10 % of the time left."""
 
 TIMED_OUT = BindResult("unknown", "not known whether the pod was bound: no response within bind.timeout")
-"""The result of a binding whose thread did not return in time."""
+"""Result of a binding whose thread did not return in time."""
 
 CANCELLED = "not known whether the pod was bound: the call was cancelled"
 """Error in the audit line of a cancelled call (shutdown)."""
 
 
 async def bind(server_context: ServerContext, binder: Binder, body: bytes, deadline: Deadline = NO_DEADLINE) -> Answer:
-    """Bind the pod; the answer has an error unless the API server confirms the binding. Raises RequestError."""
+    """Bind the pod; the answer contains an error unless the API server confirms the binding. Raises RequestError."""
     started = time.perf_counter()
     request = decode_bind(body)
     call_id, result = server_context.decisions.next_id("bind"), BindResult("refused")
@@ -73,7 +73,7 @@ async def _bind_in_thread(binder: Binder, request: ExtenderBindingArgs, deadline
     ends_at = time.monotonic() + limit
 
     def work() -> BindResult:
-        deadline.check()  # again: the pod may have queued for a thread
+        deadline.check()  # again: the binding may have waited for a thread
         return binding.bind(binder.api, request, ends_at - time.monotonic())
 
     try:

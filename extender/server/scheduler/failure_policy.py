@@ -1,4 +1,4 @@
-"""The failure policy: the answer to a call that could not be decided.
+"""The failure policy: the answer to a call for which no decision could be made.
 
     call          cache not ready, unknown node, overload, deadline exceeded, internal error
     /filter       503
@@ -6,8 +6,8 @@
     /preempt      503, or 200 with no victims (preemption.onFailure: Error | Veto)
     /bind         200 with the error
 
-A pod whose schedulerName no profile has is not ours: /filter accepts every node and /prioritize scores none. All three
-pass through a bound pod that waits for room to grow in place. In mode Observe every failed call is passed through.
+A pod whose schedulerName matches no profile is not ours: /filter accepts every node and /prioritize scores none. For a
+bound pod that waits for an in-place resize, all three verbs pass through, and in mode Observe every failed call does.
 
 Rule: every failure is counted once, here. Failures of one verb for the same reason are logged at most once per 10 s; a
 bug is logged each time.
@@ -40,7 +40,7 @@ def failure_answer(verb: str, server_context: ServerContext, error: Exception) -
 
 
 def pass_through(verb: str, server_context: ServerContext, request: object, error: Exception) -> Answer:
-    """Log that the pod is left to kube-scheduler, count it unless it waits for a resize, and pass the call through."""
+    """Pass the call through and log it; count it as a failure unless the pod waits for an in-place resize."""
     server_context.log_failure((verb, type(error)), "%s passed through: %s", verb, error)
     if not isinstance(error, LeftToScheduler):
         server_context.metrics.count_failure(error)
@@ -49,7 +49,7 @@ def pass_through(verb: str, server_context: ServerContext, request: object, erro
 
 
 def record_failure(verb: str, server_context: ServerContext, error: Exception) -> None:
-    """Count the error in `extender_failures_total`, and log it unless the same error was just logged."""
+    """Count the error in `extender_failures_total`, and log it; a repeated ExtenderError is throttled."""
     server_context.metrics.count_failure(error)
     if isinstance(error, ExtenderError):
         server_context.log_failure((verb, type(error)), "%s failed: %s", verb, error)
@@ -62,14 +62,14 @@ def record_not_evaluated(
 ) -> None:
     """Count and log the plugins that a decision leaves to kube-scheduler, in every mode.
 
-    `counted`: plugins that were counted before for this call, which may be decided several times.
+    `counted`: plugins already counted for this call, which may make several decisions.
     """
     plugins = tuple(plugin for plugin in plugins if plugin not in counted)
     if not plugins:
         return
     counted.update(plugins)
     server_context.metrics.count_not_evaluated(plugins)
-    # Plugins of the profile that are never evaluated were logged at start.
+    # Plugins of the profile that are never evaluated were logged at startup.
     profile = server_context.settings.scheduler.profile_of(pod)
     known = profile.not_evaluated_plugins if profile is not None else ()
     if names := ", ".join(plugin for plugin in plugins if plugin not in known):
@@ -77,5 +77,5 @@ def record_not_evaluated(
 
 
 def error_message(error: Exception) -> str:
-    """Return the text for clients; internal errors are not disclosed."""
+    """Return the error text for clients, which does not disclose internal errors."""
     return str(error) if isinstance(error, ExtenderError) else INTERNAL

@@ -1,10 +1,10 @@
-"""POST /filter-dryrun: where the pod would fit if the nodes of the request were in the cluster as they were sent.
+"""POST /filter-dryrun: decide where the pod would fit if the nodes of the request were in the cluster as sent.
 
-Cluster Autoscaler sends template nodes: nodes that a node group would add. The answer is that of /filter, including its
-pass-through answers (a pod that is not ours, kill switch, mode Observe).
+Cluster Autoscaler sends template nodes: nodes that a node group would add. The answer is the same as to /filter,
+including pass-through answers (a pod that is not ours, kill switch, mode Observe).
 
-Rule: a dry run has no effects and is not recorded, no call of kube-scheduler waits for more than one dry run, and only
-extender_filter_dryruns_total counts them.
+Rule: a dry run has no effects and is not recorded, no call from kube-scheduler waits for more than one dry run, and
+only extender_filter_dryruns_total counts dry runs.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from extender.wire.encode import encode_filter, encode_filter_error
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 32
-"""Limit on dry runs in flight; Cluster Autoscaler sends them from up to 16 threads."""
+"""Maximum number of dry runs in flight; Cluster Autoscaler sends them from up to 16 threads."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class DryRuns:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def answer(self, body: bytes, deadline: Deadline) -> Answer:
-        """Return the answer to a request, which is an error if the dry run fails. Raises RequestError."""
+        """Answer a request; if the dry run fails, the answer contains the error. Raises RequestError."""
         self._waiting += 1
         try:
             if self._waiting > MAX_WAITING:
@@ -55,7 +55,7 @@ class DryRuns:
             self._waiting -= 1
 
     def failed(self, error: Exception) -> Answer:
-        """Log the error, and return it as an answer."""
+        """Log the error and return it as an answer."""
         if isinstance(error, ExtenderError):
             self.server_context.log_failure(("filter-dryrun", type(error)), "%s failed: %s", "filter-dryrun", error)
         else:
@@ -67,7 +67,7 @@ class DryRuns:
         if context.settings.kill_switch is not None or context.settings.is_observing:
             return accept_every_node(request)
         async with self._turn:
-            await asyncio.sleep(0)  # lets calls of kube-scheduler go first
+            await asyncio.sleep(0)  # lets calls from kube-scheduler go first
             for _ in decode_in_steps(request, sent):
                 await asyncio.sleep(0)
             deadline.check()

@@ -1,9 +1,9 @@
 """The journal of a call, with five sinks: recording, decision log (/decisions), log line, audit log and Events.
 
-A sink runs before the effects of the decision, which change the cluster cache. The function that it returns writes the
-entry once `call.result` is final: before the answer of a preemption is sent, after that of a decision without effects.
+A sink runs before the effects of the decision change the cluster cache. It returns a function that writes its entry
+once `call.result` is final: before the answer to a /preempt is sent, but after the answer to a call without effects.
 
-Rule: a sink that fails is logged and never costs the answer.
+Rule: a sink that fails is logged and never affects the answer.
 """
 
 import logging
@@ -46,27 +46,27 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Call:
-    """A call, as the sinks see it."""
+    """A call, as input for the sinks."""
 
     id: str
     """ID of the call in /decisions, recordings and audit lines."""
     verb: CallVerb
     result: CallResult
-    """Before the effects of the decision are applied: what was decided; afterwards: what is answered."""
+    """Result of the decision; it becomes a failure if applying the effects of the decision fails."""
     history: EvictionHistory
     """Time of the call, and the evictions before it."""
     request: FilterRequest | PreemptRequest | ExtenderBindingArgs | None = None
-    """None: the call failed before its request was read."""
+    """The parsed request; None if the call failed before it was parsed."""
     body: bytes = b""
     milliseconds: float = 0.0
-    """Duration from the parsed request to the decision, or to the last response of the API server."""
+    """Time from the parsed request to the decision, or to the last response of the API server."""
     binding: BindResult | None = None
-    """/bind: the result of the binding."""
+    """Result of the binding, for /bind."""
     record: DecisionRecord | None = None
-    """Record of the decision, once a sink needed it."""
+    """Record of the decision; None until a sink needs it."""
 
     def decision_record(self) -> DecisionRecord | None:
-        """Return the record of the decision, which the sinks share; call it before the cluster cache changes."""
+        """Return the record of the decision, shared by the sinks; call it before the cluster cache changes."""
         decision = self.result.decision
         if self.record is None and decision is not None:
             if isinstance(decision, FilterDecision):
@@ -81,11 +81,11 @@ class Call:
 _FAILED = "%s: failed to store the %s"
 
 Write = Callable[[], None]
-"""Writes a sink's entry of a call."""
+"""Function that writes a sink's entry for a call."""
 
 
 def begin(server_context: ServerContext, call: Call) -> list[tuple[str, Write]]:
-    """Begin the journal's entry of a call before the effects of its decision; `end` writes it."""
+    """Run the sinks of a call before the effects of its decision; return their write functions, for `end`."""
     writes = []
     for name, sink in SINKS.items():
         try:
@@ -99,7 +99,7 @@ def begin(server_context: ServerContext, call: Call) -> list[tuple[str, Write]]:
 
 
 def end(call: Call, writes: list[tuple[str, Write]]) -> None:
-    """Write the journal's entry of a call, whose result is final."""
+    """Write the journal's entries for a call whose result is final."""
     entries: list[tuple[str, Write]] = [("log line", partial(_log_line, call)), *writes]
     for name, write in entries:
         try:
@@ -109,7 +109,7 @@ def end(call: Call, writes: list[tuple[str, Write]]) -> None:
 
 
 def write(server_context: ServerContext, call: Call) -> None:
-    """Write the journal's entry of a call whose decision has no effects, or whose effects have been applied."""
+    """Write the journal's entries for a call whose decision has no effects, or whose effects have been applied."""
     end(call, begin(server_context, call))
 
 
@@ -154,7 +154,7 @@ def _keep(server_context: ServerContext, call: Call) -> Write | None:
 
 
 def _log_line(call: Call) -> None:
-    """Log a preemption, and other calls at level DEBUG."""
+    """Log a /preempt at level INFO, other calls at level DEBUG."""
     if not isinstance(call.request, PreemptRequest) and not log.isEnabledFor(logging.DEBUG):
         return
     request, decision = call.request, call.result.decision
@@ -201,7 +201,7 @@ def _counting_lost(audit_log: AuditLog) -> Iterator[None]:
 
 
 def _events(server_context: ServerContext, call: Call) -> Write | None:
-    """Return the function that queues the Events of a preemption; None if no pod gets an Event."""
+    """Return a function that queues the Events of a preemption; None if no pod gets an Event."""
     recorder, decision = server_context.events, call.result.decision
     if recorder is None or not recorder.is_on or call.result.mode != "answered":
         return None
@@ -212,7 +212,7 @@ def _events(server_context: ServerContext, call: Call) -> Write | None:
     preemption = AnsweredPreemption(record, rejecting_policies(decision))
 
     def queue() -> None:
-        if call.result.mode == "answered":  # otherwise applying the effects failed, and with it the call
+        if call.result.mode == "answered":  # otherwise applying the effects has failed, and so has the call
             recorder.record(preemption)
 
     return queue
@@ -224,13 +224,13 @@ SINKS: dict[str, Callable[[ServerContext, Call], Write | None]] = {
     "audit line": _audit,
     "Events": _events,
 }
-"""Name of the entry -> its sink. `end` writes the log line, which does not read the cluster cache."""
+"""Name of the entry -> sink. The log line needs no sink, as it does not read the cluster cache; `end` writes it."""
 
 
 def _audit_line(
     server_context: ServerContext, call: Call, cache: audit.AuditCache, decided: dict[str, Any]
 ) -> AuditLine:
-    """Return the audit line of /preempt or /bind; `decided`: keys that depend on the decision of /preempt."""
+    """Return the audit line of a /preempt or /bind; `decided`: keys that depend on the decision of the /preempt."""
     request, result, binding = call.request, call.result, call.binding
     keys: dict[str, Any] = {
         "event": "audit",

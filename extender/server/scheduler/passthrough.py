@@ -1,4 +1,4 @@
-"""Pass-through answers for the kill switch and mode Observe, and the difference between them and a decision.
+"""Pass-through answers, as for the kill switch and mode Observe, and how decisions differ from them.
 
 A pass-through answer changes nothing for kube-scheduler: /filter accepts every node, /prioritize scores none, and
 /preempt returns kube-scheduler's own candidates with their victims.
@@ -16,17 +16,17 @@ from extender.wire.decode import FilterRequest, PreemptRequest
 from extender.wire.encode import encode_filter, encode_preempt, encode_sent_candidates
 
 NO_SCORES = Answer(b"[]", "asSent")
-"""Answer to /prioritize that adds nothing to kube-scheduler's own scores."""
+"""Answer to /prioritize that leaves kube-scheduler's own scores unchanged."""
 
 NO_VICTIMS = Answer(encode_preempt(()), "noVictims")
-"""Answer to /preempt without any node: no pod is evicted."""
+"""Answer to /preempt without nodes, so that no pod is evicted."""
 
 MAX_LISTED_NODES = 10
 """Maximum number of node names in a log line."""
 
 
 def accept_every_node(request: FilterRequest) -> Answer:
-    """Accept every node of the request, in the request's form; whole nodes are returned byte for byte."""
+    """Accept every node of the request, in the form of the request; whole nodes are returned byte for byte."""
     decision = FilterDecision(tuple(range(len(request.nodes))), {}, {}, ())
     return Answer(encode_filter(request, decision), "asSent")
 
@@ -45,7 +45,7 @@ ANSWERS: Mapping[str, Callable[[Any], Answer]] = {
 
 
 def filter_difference(request: FilterRequest, decision: FilterDecision) -> str | None:
-    """Return which nodes would have been rejected; None: no node."""
+    """Describe the nodes that would have been rejected; None if there are none."""
     accepted = set(decision.accepted)
     rejected = [name for index, name in enumerate(request.nodes) if index not in accepted]
     if not rejected:
@@ -54,7 +54,7 @@ def filter_difference(request: FilterRequest, decision: FilterDecision) -> str |
 
 
 def score_difference(request: FilterRequest, decision: PrioritizeDecision) -> str | None:
-    """Return which nodes would have been preferred; None if all scores are equal."""
+    """Describe the nodes that would have been preferred; None if all scores are equal."""
     best, worst = max(decision.scores, default=0), min(decision.scores, default=0)
     if best == worst:
         return None
@@ -63,9 +63,9 @@ def score_difference(request: FilterRequest, decision: PrioritizeDecision) -> st
 
 
 def preempt_difference(request: PreemptRequest, decision: PreemptDecision) -> str | None:
-    """Return how the best candidate differs from the sent ones; None if it is one of them with the same victims.
+    """Describe how the best candidate differs from the sent candidates; None if it was sent with the same victims.
 
-    It may still be another one than kube-scheduler would have chosen.
+    kube-scheduler might still have chosen a different candidate.
     """
     if not decision.kept:
         return "a veto" if request.sent else None
@@ -81,7 +81,7 @@ DIFFERENCES: Mapping[str, Callable[[Any, Any], str | None]] = {
     "prioritize": score_difference,
     "preempt": preempt_difference,
 }
-"""Verb -> function that describes how a decision differs from the pass-through answer; None: it does not."""
+"""Verb -> function that describes how a decision differs from the pass-through answer; None if it does not."""
 
 
 def _join_quoted(names: list[str]) -> str:

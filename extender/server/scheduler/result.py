@@ -18,8 +18,8 @@ CallVerb = VerbName | Literal["bind"]
 Decision = FilterDecision | PreemptDecision | PrioritizeDecision
 
 AnswerKind = Literal["decided", "noVictims", "asSent", "error"]
-"""Content of an answer. decided: the decision; noVictims: an empty map in answer to /preempt; asSent: an answer that
-changes nothing for kube-scheduler (every node, no scores, its own candidates); error: an error."""
+"""Kind of answer. decided: the decision; noVictims: an empty map in answer to /preempt; asSent: an answer that changes
+nothing for kube-scheduler (every node, no scores, its own candidates); error: an error."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -28,23 +28,23 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
     kind: AnswerKind
     status: int = 200
-    """HTTP status; 503: no safe answer exists, and the body gives the reason."""
+    """HTTP status; 503: no safe answer exists, and the body contains the reason."""
     not_evaluated: tuple[str, ...] = ()
     """Plugins that the decision leaves to kube-scheduler."""
     cache_status: str | None = None
-    """Versions and ages of the cluster cache at the decision; None where nothing was decided."""
+    """Versions and ages of the cluster cache at the decision; None if no decision was made."""
     veto_reason: str | None = None
-    """/preempt: why no pod is evicted; None: a pod is evicted, or the call is not a /preempt."""
+    """Why a /preempt evicts no pod; None if it evicts one, or if the call is not a /preempt."""
     id: str | None = None
-    """ID of the call in /decisions, recordings and audit lines; None: the request could not be parsed."""
+    """ID of the call in /decisions, recordings and audit lines; None if the request could not be parsed."""
     summary: "CallSummary | None" = None
-    """Summary of the call; None: the request could not be parsed."""
+    """Summary of the call; None if the request could not be parsed."""
     after_send: Callable[[], None] = nothing_to_write
-    """Writes the journal of a call without effects; to be called once, before the cluster cache changes."""
+    """Function that writes the journal of a call without effects; call it once, before the cluster cache changes."""
 
 
 class CallSummary(msgspec.Struct, frozen=True):
-    """A call in one line, for traces."""
+    """Summary of a call, for traces."""
 
     namespace: str
     pod: str
@@ -54,7 +54,7 @@ class CallSummary(msgspec.Struct, frozen=True):
     kept: int = 0
     """Number of nodes that the decision accepts, scores or evicts from."""
     scheduler_name: str = ""
-    """spec.schedulerName of the pod; "" for a binding, which does not contain it."""
+    """spec.schedulerName of the pod; "" for a binding, whose request does not contain it."""
 
 
 class CallResult(msgspec.Struct, frozen=True):
@@ -64,4 +64,4 @@ class CallResult(msgspec.Struct, frozen=True):
     mode: DecisionMode
     decision: Decision | None = None
     error: str | None = None
-    """Reason why nothing was decided; None: the call did not fail."""
+    """Reason why the call failed or was left to kube-scheduler; None if neither."""

@@ -1,6 +1,6 @@
 """The scheduler's port as an ASGI application: POST /filter, /prioritize, /preempt, /bind and /filter-dryrun.
 
-A call of kube-scheduler that arrives in one piece is answered without a task of its own (`at_once`).
+A call from kube-scheduler that arrives in one piece is answered without starting a task (`at_once`).
 
 Rule: every request gets exactly one response, in JSON, never a redirect.
 """
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 PATHS: dict[str, CallVerb] = {"/filter": "filter", "/prioritize": "prioritize", "/preempt": "preempt", "/bind": "bind"}
 
 DRYRUN_PATH = "/filter-dryrun"
-"""Path of an autoscaler; kube-scheduler calls PATHS."""
+"""Path that an autoscaler calls; kube-scheduler calls PATHS."""
 
 NOT_FOUND = (
     "no such path: this listener serves POST /filter, /prioritize, /preempt, /bind and /filter-dryrun; health, metrics "
@@ -46,10 +46,10 @@ NOT_FOUND = (
 BIND_DISABLED = "binding is disabled: set bind.enabled: true, or remove bindVerb from the scheduler's configuration"
 
 BODIES_IN_FLIGHT = 1.5
-"""Limit for the bodies and answers of all calls in flight together, as a multiple of `server.maxBodyBytes`."""
+"""Maximum total size of bodies and answers of all calls in flight, as a multiple of `server.maxBodyBytes`."""
 
 SEND_BYTES = 256 << 10
-"""Size of the parts in which a large answer is written; the connection buffers the unread rest of a part twice."""
+"""Size of the parts in which a large answer is sent; the connection buffers the unread rest of a part twice."""
 
 RETRY_AFTER_SECONDS = b"1"
 """Retry-After of an overload response, in seconds."""
@@ -63,7 +63,7 @@ VETOED_HEADER = b"x-extender-vetoed"
 _MAX_HEADER_CHARACTERS = 500
 
 ReadBody = Callable[[int], Awaitable[bytes]]
-"""Reads the body of a request, of at most so many bytes."""
+"""Function from the maximum number of bytes to the body of the request."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class SchedulerApp:
     lifespan: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     """Context manager that runs the background tasks of the application."""
     stop: Callable[[], None] = lambda: None
-    """Stops the process that serves the application; `server.run` sets it."""
+    """Function that stops the process that serves the application; `server.run` sets it."""
     bodies: BodiesInFlight = field(init=False)
     dry_runs: DryRuns = field(init=False)
 
@@ -95,7 +95,7 @@ class SchedulerApp:
 
     @property
     def at_once(self) -> dict[bytes, Begin]:
-        """Path -> function that begins a call whose request is complete; only for calls that rarely wait."""
+        """Path -> function that begins a call whose request is complete; only for verbs that rarely wait."""
         return {path.encode(): self._begin for path, name in PATHS.items() if name != "bind"}
 
     def _begin(self, scope: Scope, content: bytes) -> Coroutine[Any, Any, Response]:
@@ -106,7 +106,7 @@ class SchedulerApp:
         return self._respond(scope, read)
 
     async def _respond(self, scope: Scope, read: ReadBody) -> Response:
-        """Return the response to any request, whatever happens."""
+        """Return a response to any request; an unexpected error becomes a 500."""
         try:
             if scope["path"] not in PATHS and scope["path"] != DRYRUN_PATH:
                 return Response(404, error_body(NOT_FOUND))
@@ -121,7 +121,7 @@ class SchedulerApp:
 
 
 async def _send_in_parts(response: Response, request: Request, send: Send, bodies: BodiesInFlight, body: Body) -> None:
-    """Send a large answer as fast as the client reads it; if that takes too long, close the connection."""
+    """Send a large answer as fast as the client reads it; close the connection if that takes too long."""
     content = memoryview(response.body)
     try:
         async with asyncio.timeout(WRITE_TIMEOUT_SECONDS) as body.timeout:
@@ -132,11 +132,11 @@ async def _send_in_parts(response: Response, request: Request, send: Send, bodie
                 await send({"type": "http.response.body", "body": content[start:end], "more_body": end < len(content)})
     except TimeoutError:
         caller_of(request.scope).abort()
-        await request.receive()  # until it is closed: uvicorn would log an incomplete response
+        await request.receive()  # wait until it is closed, as uvicorn would log an incomplete response
 
 
 async def _dry_run(dry_runs: DryRuns, scope: Scope, read: ReadBody) -> Response:
-    """Answer one dry run; every error that is not the client's is in the body of the answer."""
+    """Answer one dry run; an error that is not the client's is returned in the body of a 200."""
     server_context, caller = dry_runs.server_context, caller_of(scope)
     ends_at = caller.arrived_at + server_context.timeout
     deadline = Deadline(ends_at, server_context.clock, is_caller_gone=caller.is_gone)
@@ -152,7 +152,7 @@ async def _dry_run(dry_runs: DryRuns, scope: Scope, read: ReadBody) -> Response:
 
 
 async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: ServerContext) -> Response:
-    """Answer one call; its duration counts from its arrival, and every error becomes a response."""
+    """Answer one call; its duration is measured from its arrival, and every error becomes a response."""
     metrics, caller, is_overload = server_context.metrics, caller_of(scope), False
     deadline = Deadline(caller.arrived_at + server_context.timeout, server_context.clock, is_caller_gone=caller.is_gone)
     try:
@@ -164,7 +164,7 @@ async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: Se
                 overload = Overloaded(f"more than {limit} calls in flight (server.maxInFlight)")
                 deadline = structs.replace(deadline, rejection=overload)
             if name != "bind":
-                if server_context.settings.needs_cluster:  # else a pass-through answer, which costs next to nothing
+                if server_context.settings.needs_cluster:  # otherwise it is passed through, at next to no cost
                     deadline.check()
                 # 3. Decide, or bind the pod.
                 answer = await verbs.answer_live(verbs.VERBS[name], server_context, content, deadline)
@@ -180,7 +180,7 @@ async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: Se
     except Exception as error:
         answer, closes = verbs.on_failure(name, server_context, error), True
         is_overload = isinstance(error, Overloaded) and answer.status == 503
-    # 4. Report it.
+    # 4. Record metrics and a trace span, and build the response.
     seconds = server_context.clock() - caller.arrived_at
     metrics.observe_request(name, answer.status, seconds)
     if server_context.tracing is not None:
@@ -192,7 +192,7 @@ async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: Se
 
 
 async def _read_body(name: CallVerb, read: ReadBody, server_context: ServerContext, deadline: Deadline) -> bytes:
-    """Return the body; raises RequestError, Overloaded, DeadlineMissed or CallerGone."""
+    """Read the body; raises RequestError, Overloaded, DeadlineMissed or CallerGone."""
     cap = server_context.max_body_bytes
     if name == "bind":
         if server_context.binder is None:
@@ -201,13 +201,13 @@ async def _read_body(name: CallVerb, read: ReadBody, server_context: ServerConte
     try:
         return await read(cap)
     except ClientDisconnect:
-        # A caller that leaves after its deadline is counted as late: that is the cause.
+        # A caller that disconnects after its deadline counts as late, because lateness is the cause.
         deadline.check()
         raise CallerGone("the caller closed the connection before its request was complete") from None
 
 
 def _headers(answer: Answer, *, closes: bool) -> list[Header]:
-    """Return the response headers. `closes`: the connection ends with this response."""
+    """Return the response headers. `closes`: whether the connection is closed after this response."""
     headers = []
     if answer.id is not None:
         headers.append((DECISION_HEADER, answer.id.encode()))
@@ -218,14 +218,14 @@ def _headers(answer: Answer, *, closes: bool) -> list[Header]:
     if answer.veto_reason:
         headers.append((VETOED_HEADER, _limited(answer.veto_reason)))
     # The rest of a rejected body may still arrive and must not be parsed as a request. After a failure, a new
-    # connection may reach another replica behind the Service.
+    # connection may reach a different replica behind the Service.
     if closes:
         headers.append(CLOSE)
     return headers
 
 
 def _limited(text: str) -> bytes:
-    """Return the text as printable ASCII of limited length, as others choose the names in it."""
+    """Return the text as printable ASCII of limited length, because it contains names that clients chose."""
     printable, limit = _printable(text), _MAX_HEADER_CHARACTERS
     return printable if len(printable) <= limit else printable[: limit - 3] + b"..."
 

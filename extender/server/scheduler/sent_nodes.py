@@ -1,7 +1,7 @@
-"""Use whole nodes of a request that the cluster cache lacks, as they were sent, for one decision.
+"""Use the Node objects in a request where the cluster cache lacks them, for that decision only.
 
-/filter and /prioritize use nodes with unknown names: kube-scheduler may have seen a node first. A dry run also uses
-nodes that were sent in another state: an autoscaler asks about nodes that it would change or add.
+For /filter and /prioritize these are nodes not cached yet: kube-scheduler may see a node before we do. A dry run also
+uses sent nodes that differ from the cached ones: an autoscaler asks about nodes that it would add or change.
 
 Rule: a node that cannot be decoded, or too many nodes, is a RequestError; no sent node stays in the snapshot.
 """
@@ -20,15 +20,15 @@ from extender.wire.decode import FilterRequest, decode_node
 DecisionT = TypeVar("DecisionT", FilterDecision, PrioritizeDecision)
 
 MAX_SENT_NODES = 1000
-"""Limit on nodes of a request that the cluster cache lacks or holds in another state: the default of Cluster
-Autoscaler's --max-nodes-per-scaleup. That many keep other calls waiting for 70 ms."""
+"""Maximum number of nodes in a request that are not cached, or differ from the cached ones: the default of Cluster
+Autoscaler's --max-nodes-per-scaleup. This many nodes delay other calls by 70 ms."""
 
 NODES_PER_STEP = 50
-"""Whole nodes that are decoded in one step, which takes about 3 ms."""
+"""Number of whole nodes decoded in one step, which takes about 3 ms."""
 
 
 def decide_as_sent(snapshot: Snapshot, request: FilterRequest, decide: Callable[[], DecisionT]) -> DecisionT:
-    """Decide with the whole nodes of the request that the snapshot lacks, if it has any."""
+    """Decide; if the request has whole nodes that the snapshot lacks, add them to the snapshot for this decision."""
     names = request.nodes if request.has_whole_nodes else ()
     unknown = [place for place, name in enumerate(names) if name not in snapshot.node_row]
     if not unknown:
@@ -52,18 +52,18 @@ class SentNodes:
         self._by_name: dict[str, tuple[int, Node]] = {}
 
     def add(self, place: int, raw: Raw) -> None:
-        """Decode the node in this place of the request; the same node may be there twice."""
+        """Decode the node at this index of the request; the same node may appear twice."""
         node = decode_node(raw, place)
         first, other = self._by_name.setdefault(node.metadata.name, (place, node))
         if node != other:
             raise RequestError(f"Nodes.items[{place}] has the name of Nodes.items[{first}] and differs from it")
 
     def that_differ(self, snapshot: Snapshot) -> Sequence[Node]:
-        """Return the nodes that the snapshot lacks, or has in another state."""
+        """Return the nodes that the snapshot lacks, or that differ from the cached ones."""
         found = []
         for _, node in self._by_name.values():
             cached = snapshot.objects.nodes.get(("", node.metadata.name))
-            # Decisions read no other metadata of a node.
+            # Decisions read no node metadata other than labels.
             if cached is None or (cached.metadata.labels, cached.spec, cached.status) != (
                 node.metadata.labels,
                 node.spec,
@@ -83,7 +83,7 @@ def _check_count(count: int) -> None:
 
 
 def decode_in_steps(request: FilterRequest, sent: SentNodes) -> Iterator[None]:
-    """Decode all whole nodes of the request, and yield between steps so that other calls can run."""
+    """Decode all whole nodes of the request, yielding between steps so that other calls can run."""
     for place, raw in enumerate(request.raw_nodes(), 1):
         sent.add(place - 1, raw)
         if place % NODES_PER_STEP == 0:

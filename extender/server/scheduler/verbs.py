@@ -3,8 +3,8 @@
 The kill switch skips the middle: bytes -> request -> pass-through answer. Mode Observe runs every step, logs the
 difference, and returns the pass-through answer.
 
-Rule: nothing here knows HTTP. A RequestError is the client's fault and is raised; any other error is logged once and
-answered by the failure policy of the verb (`server.scheduler.failure_policy`).
+Rule: nothing here knows HTTP. A RequestError is the client's fault and is raised; every other error is logged once and
+answered by the verb's failure policy (`server.scheduler.failure_policy`).
 """
 
 import logging
@@ -50,7 +50,7 @@ from extender.wire.encode import encode_filter, encode_preempt, encode_prioritiz
 log = logging.getLogger(__name__)
 
 MAX_GUARDED_ATTEMPTS = 3
-"""Attempts to decide one /preempt before the call fails, each without the nodes that the guard has rejected."""
+"""Maximum number of attempts to decide one /preempt, each without the nodes that the guard has rejected so far."""
 
 RequestT = TypeVar("RequestT", FilterRequest, PreemptRequest)
 DecisionT = TypeVar("DecisionT", FilterDecision, PrioritizeDecision, PreemptDecision)
@@ -66,10 +66,10 @@ def answer(
     history: EvictionHistory | None = None,
     deadline: Deadline = NO_DEADLINE,
 ) -> Answer:
-    """Run one call and return its answer: the decision, or a pass-through answer or veto. Raises RequestError only.
+    """Run one call and return its answer: the decision, a pass-through answer, a veto or an error.
 
-    `history`: the time of the decision and the evictions before it; None: now and the current ones. A missed deadline
-    counts as a failure.
+    Raises only RequestError. `history`: time of the decision and the evictions before it; None: now, and the current
+    evictions. A missed deadline counts as a failure.
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
     decide = partial(verb.decide, server_context, request, history, deadline, set())
@@ -82,7 +82,7 @@ def answer(
 async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, deadline: Deadline) -> Answer:
     """Run one call like `answer`, but wait for the watch if the decision contradicts kube-scheduler (`CacheLag`).
 
-    The caller must call `after_send` of the answer.
+    The caller must call the answer's `after_send`.
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
     decide: Callable[[], Any] = partial(verb.decide, server_context, request, None, deadline, set())
@@ -96,7 +96,7 @@ async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, bod
 async def _decided(
     decide: Callable[[], Any], server_context: ServerContext, request: Any, deadline: Deadline
 ) -> Callable[[], Any]:
-    """Decide until the decision is final; return a function that returns it, or raises its error."""
+    """Decide until the decision is final; return a function that returns the decision or raises its error."""
     cache, metrics, uid = server_context.cache, server_context.metrics, request.pod.metadata.uid
     decision: Future[Any] = Future()
     try:
@@ -110,7 +110,7 @@ async def _decided(
 def _finish(
     verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, request: Any, result: CallResult, started: float
 ) -> Answer:
-    """Apply the effects of a decision and return its answer; the journal is written here or by `after_send`."""
+    """Apply the effects of a decision and return the answer; the journal is written here or by `after_send`."""
     milliseconds = (time.perf_counter() - started) * 1000
     sent = len(request.sent if isinstance(request, PreemptRequest) else request.nodes)
     kept, evaluation = 0, None
@@ -119,15 +119,15 @@ def _finish(
     history = server_context.history() if evaluation is None else evaluation.context.history
     call_id = server_context.decisions.next_id(verb.name)
     call = Call(call_id, verb.name, result, history, request, body, milliseconds)
-    # 1. Collect what the journal reads of the cluster cache, which the effects change. Evictions are recorded before
-    #    kube-scheduler knows of them; decisions without effects after the response, which saves latency.
+    # 1. Collect the data that the journal needs from the cluster cache, because the effects change the cache. The
+    #    journal records evictions before kube-scheduler gets the answer, other decisions after it: that saves latency.
     writes = journal.begin(server_context, call) if isinstance(request, PreemptRequest) else None
     # 2. Apply the effects.
     if result.mode == "answered":
         try:
             verb.apply_effects(server_context, request, result.decision)
             server_context.metrics.count("answers", verb.name, verb.results[0 if kept else 1])
-        except Exception as error:  # the assume cache would lack the eviction, so fail the call
+        except Exception as error:  # the assume cache lacks the eviction, so fail the call
             call.result, kept = _failed(verb.name, server_context, request, error), 0
     # 3. Write the journal, now that the result is final.
     if writes is not None:
@@ -147,7 +147,7 @@ def _decide(
     decide: Callable[[], Any],
     deadline: Deadline,
 ) -> CallResult:
-    """Return the result of the call: its decision, a pass-through answer (kill switch, mode Observe), or a failure."""
+    """Return the result of the call: a decision, a pass-through answer (kill switch, mode Observe), or a failure."""
     settings, metrics = server_context.settings, server_context.metrics
     if settings.kill_switch is not None:
         is_veto = verb.name == "preempt" and settings.kill_switch == "Veto"
@@ -160,7 +160,7 @@ def _decide(
         decision = decide()
         if isinstance(decision, PreemptDecision):
             metrics.count_unknown_candidates(decision.dropped.values())
-        # 2. Encode the answer. A late one has no effects: kube-scheduler has given up and evicts no victims.
+        # 2. Encode the answer. A late answer has no effects: kube-scheduler has given up and evicts no victims.
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
         given = passthrough.ANSWERS[verb.name](request) if settings.is_observing else verb.encode(request, decision)
         deadline.check()
@@ -184,7 +184,7 @@ def _failed(verb: schema.VerbName, server_context: ServerContext, request: Any, 
     """Return the result of a call that failed, or whose pod is left to kube-scheduler (see `failure_policy`)."""
     metrics, is_observing = server_context.metrics, server_context.settings.is_observing
     is_passed = isinstance(error, LeftToScheduler) or (isinstance(error, UnknownScheduler) and verb != "preempt")
-    if is_observing:  # the call is passed through, and counted as what it would have been
+    if is_observing:  # the call is passed through, but counted under the result that it would have had
         metrics.count("observed_answers", verb, "same" if is_passed else "failed")
     if is_passed:
         given = pass_through(verb, server_context, request, error)
@@ -205,7 +205,7 @@ class Verb(ABC, Generic[RequestT, DecisionT]):
 
     name: ClassVar[schema.VerbName]
     results: ClassVar[tuple[str, str]]
-    """Labels (metrics.ANSWER_RESULTS) of a decision that keeps at least one node, and of one that keeps none."""
+    """Labels (metrics.ANSWER_RESULTS) of decisions that keep at least one node, and of decisions that keep none."""
 
     @abstractmethod
     def decode(self, server_context: ServerContext, body: bytes) -> RequestT:
@@ -222,7 +222,7 @@ class Verb(ABC, Generic[RequestT, DecisionT]):
     ) -> DecisionT:
         """Make a decision that the guard accepts; raises ExtenderError if that fails, RequestError for a bad node.
 
-        `history`: None: the current one; `counted`: see `record_not_evaluated`.
+        `history`: None: use the current history; `counted`: see `record_not_evaluated`.
         """
 
     @abstractmethod
@@ -238,7 +238,7 @@ class Verb(ABC, Generic[RequestT, DecisionT]):
 
 
 class Filter(Verb[FilterRequest, FilterDecision]):
-    """POST /filter: which of the nodes in the request the pod can run on."""
+    """POST /filter: decide which nodes of the request the pod fits on."""
 
     name = "filter"
     results = ("fits", "nowhere")
@@ -271,7 +271,7 @@ class Filter(Verb[FilterRequest, FilterDecision]):
 
 
 class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
-    """POST /prioritize: a score from 0 to 10 for each node of the request."""
+    """POST /prioritize: score each node of the request from 0 to 10."""
 
     name = "prioritize"
     results = ("scored", "scored")
@@ -303,7 +303,7 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
 
 
 class Preempt(Verb[PreemptRequest, PreemptDecision]):
-    """POST /preempt: which pods to evict on which nodes, so that the pod fits."""
+    """POST /preempt: choose nodes, and the pods to evict from each so that the pod fits."""
 
     name = "preempt"
     results = ("evicted", "vetoed")
@@ -321,7 +321,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
     ) -> PreemptDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
         snapshot, profile, current = server_context.decision_inputs(request.pod, history)
-        # 1. Deletions on the nodes of the request that kube-scheduler may not have seen yet.
+        # 1. Find deletions on the nodes of the request that kube-scheduler may not have seen yet.
         if history is None:
             recent, nominated = server_context.cache.recent_deletions, nominated_node(snapshot, request.pod)
             deletions = recent.on_nodes(request.sent) | recent.on_nodes((nominated,))
@@ -329,7 +329,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
             if unseen:
                 trusts_fit = server_context.cache_lag.trusts_fit(request.pod.metadata.uid)
                 current = replace(current, recent_deletions=unseen, trusts_fit=trusts_fit)
-        # 2. Decide, and again without the nodes that the guard rejects, as long as it rejects all of them.
+        # 2. Decide. If the guard rejects every candidate, decide again without the rejected nodes.
         sent, rejected = request.sent, dict[str, str]()
         for _ in range(MAX_GUARDED_ATTEMPTS):
             decision = engine.preempt(snapshot, request.pod, sent, profile, current)
@@ -339,7 +339,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
             )
             for node, rule in result.rejected.items():
                 server_context.metrics.count("guard_rejections", rule)
-                # A bug of ours, so not throttled.
+                # A bug in the extender, so the log line is not throttled.
                 log.error("preempt %r: guard rejected node %r: %s", request.pod.key, node, rule)
                 rejected[node] = rule
             if result.kept or not decision.kept:
@@ -361,7 +361,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         return sum(bool(candidate.victims) for candidate in decision.kept)
 
     def apply_effects(self, server_context: ServerContext, request: PreemptRequest, decision: PreemptDecision) -> None:
-        """Assume the preemption if the answer has one node; of several nodes, kube-scheduler chooses one itself."""
+        """Assume the preemption if the answer has one node; among several, kube-scheduler makes the choice."""
         try:
             if server_context.source.is_live and len(decision.kept) == 1 and decision.kept[0].victims:
                 (chosen,) = decision.kept
@@ -372,7 +372,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
             if any(one.code is RejectionReason.FITS for one in refused):
                 server_context.cache_lag.note_fit(request.pod.metadata.uid)
         except Exception:
-            # An assumed preemption must not outlive the failed call: its answer evicts no pod.
+            # Do not keep the assumed preemption after the call failed, because its answer evicts no pod.
             server_context.cache.assumed.forget_preemption(request.pod)
             raise
 
@@ -386,7 +386,7 @@ def _decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
 
 
 def decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
-    """Decode ExtenderArgs of any size without `last_names`; a long list of names is rejected."""
+    """Decode ExtenderArgs without `last_names`; a large body is rejected unless it contains whole nodes."""
     most = server_context.max_node_names_body_bytes
     request = decode_filter(body, most)
     if len(body) > most and not request.has_whole_nodes:

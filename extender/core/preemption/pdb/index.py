@@ -1,7 +1,7 @@
-"""Index PodDisruptionBudgets: which running pods count against which budgets, and how much each budget allows.
+"""Index PodDisruptionBudgets: which running pods count against which budgets, and how many disruptions each one allows.
 
-A pod counts against every budget that selects it. Here a budget allows what its status.disruptionsAllowed reports, as
-in kube-scheduler; `core.preemption.pdb.live` counts as the eviction API does.
+A pod counts against every budget that selects it. Here a budget allows its status.disruptionsAllowed, as in
+kube-scheduler; `core.preemption.pdb.live` counts like the eviction API.
 
 Rule: updated pod by pod and budget by budget; no decision evaluates a selector.
 """
@@ -25,21 +25,21 @@ from extender.k8s.objects import Labels, Pod, PodDisruptionBudget
 from extender.k8s.selectors import LabelMatcher, LabelPredicate, SelectorError, compile_label_selector
 
 _MAX_CACHED_VALUES = 1 << 16
-"""Labels and budgets per namespace in the cache of selecting budgets; an entry counts 16 more."""
+"""Maximum size per namespace of the cache of selecting budgets: its labels and budget rows, plus 16 per entry."""
 
 _NONE: frozenset[int] = frozenset()
 
 _RELEVANT_PARTS: frozenset[PodPart] = frozenset({"annotations", "spec", "status"})
-"""Parts of a pod that can change its rank on the node, in any order of importance, or whether it counts against a
+"""Parts of a pod that can change its rank on the node, by any criteria of importance, or whether it counts against a
 budget that selects it."""
 
 
 def budget_matcher(budget: PodDisruptionBudget, empty_selects: str = "Nothing") -> LabelMatcher | None:
     """Compile the budget's selector; None if it selects no pod.
 
-    That is a selector that is unset, invalid or empty. Up to v1.37 kube-scheduler ignores budgets with an empty
-    selector (filterPodsWithPDBViolation), although in policy/v1 such a budget covers its namespace. `empty_selects`:
-    "Nothing" as in kube-scheduler, or "Everything".
+    An unset or invalid selector selects no pod. Up to v1.37 kube-scheduler also ignores budgets with an empty selector
+    (filterPodsWithPDBViolation), although in policy/v1 such a budget covers its namespace. `empty_selects`: "Nothing"
+    as in kube-scheduler, or "Everything".
     """
     try:
         selector = compile_label_selector(budget.spec.selector)
@@ -51,7 +51,7 @@ def budget_matcher(budget: PodDisruptionBudget, empty_selects: str = "Nothing") 
 
 @lru_cache(maxsize=1)
 def difference(before: frozenset[int], after: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the numbers that left the set, and those that joined it."""
+    """Return (members of `before` only, members of `after` only)."""
     # Cached because pods of one template share their sets.
     return before - after, after - before
 
@@ -59,7 +59,7 @@ def difference(before: frozenset[int], after: frozenset[int]) -> tuple[frozenset
 class NamespaceSelectors:
     """The selectors of all budgets of one namespace.
 
-    Results are cached by those labels whose keys any of the selectors reads, until a selector changes.
+    Results are cached by the labels whose keys appear in a selector, until a selector changes.
     """
 
     def __init__(self, *, skips_unlabelled: bool) -> None:
@@ -67,7 +67,7 @@ class NamespaceSelectors:
         self._skips_unlabelled = skips_unlabelled
         self._by_row: dict[int, tuple[LabelMatcher, LabelPredicate]] = {}
         self._keys = Counter[str]()
-        """Label key -> number of requirements."""
+        """Label key -> number of requirements on it."""
         self._known: dict[frozenset[tuple[str, str]] | None, frozenset[int]] = {}
         self._known_values = 0
 
@@ -75,7 +75,7 @@ class NamespaceSelectors:
         return bool(self._by_row)
 
     def set(self, row: int, selector: LabelMatcher | None) -> LabelPredicate:
-        """Set the selector of a budget row and return its predicate on labels; None: remove it."""
+        """Set the selector of a budget row, or remove it if None; return its predicate on labels."""
         before, _ = self._by_row.pop(row, (None, None))
         for wanted in before.requirements if before is not None else ():
             self._keys[wanted.key] -= 1
@@ -108,7 +108,7 @@ class NamespaceSelectors:
 
 
 def _pod_predicate(selector: LabelMatcher, *, skips_unlabelled: bool) -> LabelPredicate:
-    """Return whether the selector of a budget selects pods with given labels.
+    """Return the predicate on a pod's labels: whether the budget's selector selects the pod.
 
     `skips_unlabelled`: up to v1.37 kube-scheduler skips pods without labels, even for selectors such as `x notin (y)`
     (filterPodsWithPDBViolation).
@@ -124,7 +124,7 @@ def _pod_predicate(selector: LabelMatcher, *, skips_unlabelled: bool) -> LabelPr
 class BudgetIndex(Index):
     """Budgets that each running pod counts against.
 
-    A budget has a budget row from its creation to its deletion; after that the row is reused.
+    A budget keeps its budget row until it is deleted; then the row is reused.
     """
 
     reads = ("budgets",)
@@ -138,30 +138,30 @@ class BudgetIndex(Index):
         self._cache_key = type(self), empty_selects
         self._groups = snapshot.index(LabelGroups)
         self.allowed: list[int] = []
-        """[budget]: number of its pods that may be disrupted, 0 or less: none."""
+        """[budget]: number of its pods that may be disrupted; may be negative, which counts as 0."""
         self._allowances: IntArray | None = None
         self.node_versions = NodeVersions()
-        """[node]: version of its pods and of the allowances of their budgets, as far as preemption reads them."""
+        """[node]: version of the parts of its pods, and of their budgets' allowances, that preemption reads."""
         self.several_on_node: dict[int, dict[int, set[int]]] = defaultdict(dict)
-        """Budget row -> node row -> pod rows that count against it there, on nodes with more than one such pod."""
+        """Budget row -> node row -> pod rows that count against the budget, on nodes with more than one such pod."""
         self._single_on_node: dict[int, dict[int, int]] = defaultdict(dict)
-        """Budget row -> node row -> pod row, on nodes with one such pod: the common case, cheaper than a set."""
+        """Budget row -> node row -> pod row that counts against it, on nodes with only one: common, needs no set."""
         self._budgets_of: list[frozenset[int]] = []
-        """[pod]: budget rows that it counts against; the list ends with the last pod that ever counted against one."""
+        """[pod]: budget rows that it counts against; the list ends at the last pod that ever had any."""
         self._uses = RowLists()
         """[pod]: `_budgets_of`, as of the last call of `uses`."""
         self._changed_pods: set[int] = set()
-        """Rows of pods whose `_uses` are out of date."""
+        """Pod rows whose `_uses` are stale."""
         self._rows: dict[Key, int] = {}
         """Budget -> its row, in the order in which the budgets were listed or created."""
         self._names: dict[int, str] | None = None
         self._free_rows: list[int] = []
         self._selectors: dict[str, NamespaceSelectors] = {}
-        """Namespace -> selectors; absent where no budget selects a pod."""
+        """Namespace -> selectors of its budgets; absent if none can select a pod."""
         self._disrupted: dict[Key, frozenset[int]] = {}
-        """Pod -> budget rows that list it in status.disruptedPods: the API server has counted its eviction already."""
+        """Pod -> budget rows that list it in status.disruptedPods: the API server has already counted its eviction."""
         self._has_pods = False
-        """True once the index has received running pods; while it is built, budgets arrive before pods."""
+        """Whether the index has received running pods; while it is built, budgets arrive before pods."""
 
     # --- pods ---
 
@@ -193,11 +193,11 @@ class BudgetIndex(Index):
         self._set_budgets(row, _NONE)
 
     def _count_pod(self, row: int, pod: Pod, selected_by: frozenset[int]) -> None:
-        """Count a running pod against the budgets that select it, and no longer against others."""
+        """Count a running pod against exactly the budgets that select it."""
         self._set_budgets(row, self._not_disrupted(pod, selected_by))
 
     def _not_disrupted(self, pod: Pod, budgets: frozenset[int]) -> frozenset[int]:
-        """Leave out the budgets for which the API server has counted the pod's eviction already."""
+        """Return the budgets without those for which the API server has already counted the pod's eviction."""
         if not self._disrupted:
             return budgets
         disrupted = self._disrupted.get((pod.metadata.namespace, pod.metadata.name))
@@ -215,19 +215,19 @@ class BudgetIndex(Index):
         return self._allowances
 
     def uses(self, pods: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
-        """Return (index in `pods`, budget row) of every budget that these pods count against, as parallel arrays."""
+        """Return (index into `pods`, budget row) for each budget that each pod counts against, as parallel arrays."""
         return self._settle_uses().of(pods)
 
     @property
     def listed(self) -> IntArray:
-        """[budget]: its position in the order in which the budgets were listed or created."""
+        """[budget]: its index in the order in which the budgets were listed or created."""
         turns: IntArray = np.zeros(len(self.allowed), np.int64)
         turns[list(self._rows.values())] = np.arange(len(self._rows))
         return turns
 
     @property
     def has_pods_of_several(self) -> bool:
-        """Whether some pod counts against more than one budget."""
+        """Whether any pod counts against more than one budget."""
         return any(len(budgets) > 1 for budgets in self._budgets_of)
 
     def _settle_uses(self) -> RowLists:
@@ -239,7 +239,7 @@ class BudgetIndex(Index):
 
     @property
     def names(self) -> Mapping[int, str]:
-        """Budget row -> `namespace/name`. Never changed in place: replaced after a budget is added or removed."""
+        """Budget row -> `namespace/name`. Replaced, never changed in place, when a budget is added or removed."""
         if self._names is None:
             self._names = self._name_rows()
         return self._names
@@ -271,7 +271,7 @@ class BudgetIndex(Index):
             self._join(row, node, joined)
 
     def _join(self, row: int, node: int, budgets: Iterable[int]) -> None:
-        """Count the pod among those of its node that count against these budgets."""
+        """Add the pod to the pods of its node that count against the given budgets."""
         for budget in budgets:
             several, single = self.several_on_node[budget], self._single_on_node[budget]
             if node in several:
@@ -323,9 +323,9 @@ class BudgetIndex(Index):
         return len(self.allowed) - 1
 
     def _set_allowed(self, row: int, allowed: int) -> None:
-        """Set the allowance of a budget, and note the nodes on which that can change the split of the pods."""
-        # These have more pods of the budget than the lower of both allowances. Elsewhere no pod violates the budget,
-        # neither before nor after.
+        """Set the allowance of a budget, and mark nodes on which this can change the split of the pods as changed."""
+        # These nodes have more pods of the budget than the lower of the two allowances. On other nodes no pod violates
+        # the budget, neither before nor after.
         lower = min(allowed, self.allowed[row])
         if allowed == self.allowed[row]:
             return
@@ -338,7 +338,7 @@ class BudgetIndex(Index):
             self.node_versions.changed(node)
 
     def _toggle_disrupted(self, row: int, namespace: str, names: Iterable[str]) -> None:
-        """Add these pods to status.disruptedPods of a budget, or remove those that are in it, and recount them."""
+        """Toggle whether status.disruptedPods of a budget lists the pods with these names, and recount the pods."""
         for name in names:
             disrupted_by = self._disrupted.pop((namespace, name), _NONE) ^ {row}
             if disrupted_by:
@@ -357,7 +357,7 @@ class BudgetIndex(Index):
         for group in self._groups.in_namespaces(frozenset((namespace,))):
             selected_by = group.selected_by.get(self._cache_key, _NONE)
             if selects(group.labels) != (row in selected_by):
-                # Groups that shared a set share the next one.
+                # Groups that shared the old set share the new set.
                 if selected_by not in toggled:
                     toggled[selected_by] = selected_by ^ {row}
                 group.selected_by[self._cache_key] = toggled[selected_by]
@@ -374,6 +374,6 @@ def _disrupted_pods(budget: PodDisruptionBudget | None) -> frozenset[str]:
 
 
 def budgets_counting(snapshot: Snapshot, pod: Pod, empty_selector: str) -> list[str]:
-    """Return `namespace/name` of the disruption budgets that a running pod's eviction counts against, sorted."""
+    """Return the sorted `namespace/name` of all disruption budgets that a running pod's eviction counts against."""
     index, row = snapshot.index(BudgetIndex, empty_selector), snapshot.running_row(pod)
     return [] if row is None else sorted(index.names[budget] for budget in index.budgets_of(row))

@@ -2,12 +2,12 @@
 
 The status of a budget lags behind the pods. Here a budget allows
 
-    min(status.disruptionsAllowed - approved evictions that the status cannot know of yet,
+    min(status.disruptionsAllowed - approved evictions that the status does not include yet,
         healthy pods in the cluster cache - status.desiredHealthy)
 
-and nothing while status.observedGeneration is behind. A terminating or Pending pod counts against no budget; an unready
-pod does not either where the budget's unhealthyPodEvictionPolicy allows its eviction; a pod with several budgets may
-never be evicted. Mirrors pkg/registry/core/pod/storage/eviction.go and pkg/controller/disruption, v1.36.
+and no disruption while status.observedGeneration is stale. A terminating or Pending pod counts against no budget, nor
+does an unready pod if the budget's unhealthyPodEvictionPolicy allows its eviction. A pod with several budgets may never
+be evicted. Mirrors pkg/registry/core/pod/storage/eviction.go and pkg/controller/disruption, v1.36.
 
 Rule: everything is derived from pods and budgets in the cluster cache, so a restart loses nothing.
 """
@@ -32,13 +32,13 @@ class LiveBudget:
     unready_row: int
     """Budget row that its unready pods count against."""
     healthy: int = 0
-    """Ready pods that are neither terminating nor in status.disruptedPods."""
+    """Number of ready pods that are neither terminating nor in status.disruptedPods."""
     approved: int = 0
-    """Ready pods assumed to be terminating: their eviction was approved here, and the status cannot know of it yet."""
+    """Number of ready pods assumed to be terminating: we approved their eviction, and the status lacks it yet."""
 
     @property
     def allowed(self) -> int:
-        """Return how many healthy pods may be evicted."""
+        """Return the number of ready pods that may be evicted."""
         metadata, status = self.object.metadata, self.object.status
         if status.observed_generation < metadata.generation:
             return 0
@@ -46,9 +46,9 @@ class LiveBudget:
 
     @property
     def unready_allowed(self) -> int:
-        """Return how many unready pods may be evicted: all or none.
+        """Return the number of unready pods that may be evicted: UNLIMITED or 0.
 
-        All with unhealthyPodEvictionPolicy AlwaysAllow, or (IfHealthyBudget) while the application is healthy.
+        UNLIMITED with unhealthyPodEvictionPolicy AlwaysAllow, or with IfHealthyBudget while the application is healthy.
         """
         status = self.object.status
         is_healthy = min(status.current_healthy, self.healthy) >= status.desired_healthy > 0
@@ -60,26 +60,26 @@ class LiveBudget:
 
     @property
     def is_shared(self) -> bool:
-        """Return whether unready pods count against the same row as ready ones.
+        """Return whether unready pods count against the same row as ready pods.
 
-        They do with desiredHealthy 0: the eviction API skips its rule for unready pods then, so they use up
+        They do with desiredHealthy 0: the eviction API then skips its rule for unready pods, so they use up
         disruptionsAllowed.
         """
         return self.object.status.desired_healthy == 0 and not self.always_evicts_unready
 
 
 class LiveBudgetIndex(BudgetIndex):
-    """Budget index with two rows per budget: one that its ready pods count against, one for its unready pods."""
+    """Budget index with two rows per budget: one for its ready pods and one for its unready pods."""
 
     def __init__(self, snapshot: Snapshot, empty_selects: str = "Nothing") -> None:
         super().__init__(snapshot, empty_selects)
         self._multiple_budgets = frozenset((self._new_row(),))
-        """Row that pods with several budgets count against; it allows nothing, as the eviction API rejects them."""
+        """Row for pods with several budgets; it allows no disruption, as the eviction API rejects such pods."""
         self._budgets_by_row: dict[int, LiveBudget] = {}
         self._counted: dict[int, tuple[int, int, frozenset[int]]] = {}
-        """Pod row -> (1 if healthy else 0, 1 if its eviction is approved else 0, the budgets that count it)."""
+        """Pod row -> (1 if healthy else 0, 1 if its eviction is approved else 0, budget rows that count it)."""
         self._changed: set[int] = set()
-        """Budgets whose counts changed since the last decision."""
+        """Rows of budgets whose counts or status have changed since the last decision."""
 
     # --- pods ---
 
@@ -100,7 +100,7 @@ class LiveBudgetIndex(BudgetIndex):
         return frozenset(budget if live.is_shared else live.unready_row for budget, live in lives)
 
     def _set_counted(self, row: int, healthy: int, approved: int, budgets: frozenset[int]) -> None:
-        """Set which budgets count a ready pod, and as what."""
+        """Set the budgets that count a ready pod, and whether they count it as healthy and as approved."""
         before = self._counted.pop(row, (healthy, approved, frozenset[int]()))
         if budgets:
             self._counted[row] = healthy, approved, budgets
@@ -133,7 +133,7 @@ class LiveBudgetIndex(BudgetIndex):
         self._changed.add(row)
 
     def _recount_all_pods(self, row: int) -> None:
-        """Count all pods of the budget again, because its unready pods count against another row now."""
+        """Count all pods of the budget again, because its unready pods now count against a different row."""
         namespace = self._budgets_by_row[row].object.metadata.namespace
         for group in self._groups.in_namespaces(frozenset((namespace,))):
             if row in group.selected_by.get(self._cache_key, ()):

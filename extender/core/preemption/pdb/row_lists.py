@@ -1,6 +1,6 @@
-"""Lists of numbers by row, one after the other in one array.
+"""Lists of integers by row, stored one after the other in one array.
 
-Rule: the memory of a list depends on its own length only.
+Rule: the memory of a list depends only on its own length.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,21 +13,21 @@ from extender.core.snapshot.arrays import IntArray, grown
 
 
 class RowLists:
-    """Lists of numbers by row, in no order; every list is empty at first."""
+    """Unordered lists of integers by row; every list is empty at first."""
 
     def __init__(self) -> None:
         self._starts: IntArray = np.zeros(64, np.int64)
         self._lengths: IntArray = np.zeros(64, np.int64)
         self._numbers: npt.NDArray[np.int32] = np.zeros(64, np.int32)
         self._used = 0
-        """Length of the first part of `_numbers` that is in use; lists that were replaced still take room in it."""
+        """Length of the part of `_numbers` in use, at its start; replaced lists still take room in it."""
 
     def reserve(self, rows: int) -> None:
-        """Make rows below this one readable."""
+        """Make all rows below `rows` readable."""
         self._starts, self._lengths = grown(self._starts, rows, 0), grown(self._lengths, rows, 0)
 
     def replace(self, lists: Mapping[int, Collection[int]]) -> None:
-        """Replace the lists of these rows, which are reserved."""
+        """Replace the lists of the given rows, which must be reserved."""
         rows = np.fromiter(lists, np.int64, len(lists))
         lengths = np.fromiter(map(len, lists.values()), np.int64, len(lists))
         added = int(lengths.sum())
@@ -40,7 +40,7 @@ class RowLists:
         self._used = end
 
     def _make_room(self, added: int) -> None:
-        """Move all lists together, to an array of twice the length that they need with `added` more numbers."""
+        """Compact the lists into a new array, twice as long as they and `added` more integers need."""
         rows = np.flatnonzero(self._lengths)
         _, numbers = self.of(rows)
         self._starts[rows] = np.cumsum(self._lengths[rows]) - self._lengths[rows]
@@ -49,7 +49,7 @@ class RowLists:
         self._numbers[: self._used] = numbers
 
     def of(self, rows: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
-        """Return (index in `rows`, number) for all numbers in the lists of these rows, as two parallel arrays."""
+        """Return (index into `rows`, integer) for every integer in the lists of `rows`, as two parallel arrays."""
         lengths = self._lengths[rows]
         places = np.flatnonzero(lengths)
         lengths, at = lengths[places], self._starts[rows[places]]

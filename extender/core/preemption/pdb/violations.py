@@ -1,22 +1,22 @@
 """Split pods by PodDisruptionBudget violation, and check victims against the budgets.
 
-`pods_violating_pdbs` is defaultpreemption.filterPodsWithPDBViolation (v1.36). On each node, with fresh budgets, all
-evictable pods count against their budgets, most important first; a pod violates if one of its budgets is used up.
-Upstream splits before it knows which pods the reprieve puts back, so reprieved pods have counted as well. For example,
-a budget allows one disruption and selects two evictable pods of the node:
+`pods_violating_pdbs` is defaultpreemption.filterPodsWithPDBViolation (v1.36). On each node separately, all evictable
+pods count against their budgets, most important first; a pod violates if one of its budgets is used up. Upstream splits
+before it knows which pods the reprieve puts back, so reprieved pods count as well. For example, if a budget allows one
+disruption and selects two evictable pods of the node:
 
     pod           counted so far    allowed    split
     important           1              1       non-violating
     unimportant         2              1       violating, even if the important one is put back
 
 Violating pods are reprieved first, so here the unimportant pod is tried before the important one: evicting a violating
-pod is worse than evicting any other, so it gets the first chance to stay.
+pod is worse than evicting any other pod, so it gets the first chance to stay.
 
-Since v1.37 a pod counts against its budgets up to the first one that it exceeds, so that the others have more left for
-less important pods. Upstream takes the budgets in the order of a Go map; here in that of their list (see `chance`).
+Since v1.37 a pod counts against its budgets only up to the first budget that it exceeds, so its other budgets keep more
+for less important pods. Upstream takes the budgets in the order of a Go map, we in listing order (see `chance`).
 
 `exceeds_budgets` checks the outcome instead: a budget is exceeded if it selects more of the actual victims than it
-allows, whatever the split says. Profiles with disruptionBudgets Strict reject such victims.
+allows, whatever the split. Profiles with disruptionBudgets Strict reject such victims.
 
 Rule: these are pure functions of the budget index and of masks of pods.
 """
@@ -32,7 +32,7 @@ from extender.core.snapshot.snapshot import Snapshot
 
 
 def budget_index(snapshot: Snapshot, policy: PreemptionPolicy) -> BudgetIndex:
-    """Return the snapshot's budget index: as budgets report, or as the eviction API counts (budgetAccounting Live)."""
+    """Return the snapshot's budget index; with budgetAccounting Live, one that counts like the eviction API."""
     kind = LiveBudgetIndex if policy.budget_accounting == "Live" else BudgetIndex
     return snapshot.index(kind, policy.empty_selector)
 
@@ -41,9 +41,9 @@ def pods_violating_pdbs(pdbs: BudgetIndex, pods: npt.NDArray[np.int32], evictabl
     """Return [k, node]: the evictable pods whose eviction would violate a budget.
 
     Mirrors defaultpreemption.filterPodsWithPDBViolation, v1.36, and preemption.FilterVictimsWithPDBViolation, v1.37.
-    `pods`: [k, node] -> pod row, of all nodes or some.
+    `pods`: [k, node]: pod row, of all nodes or a subset.
     """
-    # One entry for each pod and budget that it counts against, in the order in which the pods of a node count.
+    # One entry for each (pod, budget that it counts against), in the order in which the pods of a node count.
     counted, allowances = np.flatnonzero(evictable), pdbs.allowances
     places, budget = pdbs.uses(pods.reshape(-1)[counted])
     pod = counted[places]
@@ -58,7 +58,7 @@ def pods_violating_pdbs(pdbs: BudgetIndex, pods: npt.NDArray[np.int32], evictabl
     flat = result.reshape(-1)
     flat[pod[violates]] = True
     if pdbs.snapshot.features.budget_count_ends_where_exceeded:
-        # Where no pod with several budgets exceeds one, every pod counts against all of its budgets.
+        # Count again only where a pod with several budgets exceeds one: otherwise pods count against all their budgets.
         several = np.zeros(len(pod), np.bool_)
         several[1:] = pod[1:] == pod[:-1]
         exceed = several & flat[pod]
@@ -71,16 +71,16 @@ def pods_violating_pdbs(pdbs: BudgetIndex, pods: npt.NDArray[np.int32], evictabl
 
 
 def _exceeding_pods(pdbs: BudgetIndex, pod: IntArray, budget: IntArray, node: IntArray) -> IntArray:
-    """Return the pods that exceed a budget where each counts up to the first one that it exceeds.
+    """Return the pods that exceed a budget if each pod counts only up to the first budget that it exceeds.
 
-    One entry for each pod and budget; the entries of a pod follow each other, pods of a node in the order of counting.
+    Each (pod, budget) is one entry; the entries of a pod are adjacent, and pods of a node are in counting order.
     """
     turn = np.cumsum(np.diff(pod, prepend=pod[0]) != 0)
     order = np.lexsort((pdbs.listed[budget], turn, node))
     pod, budget, node = pod[order], budget[order], node[order]
     keys, shared = np.unique(node * len(pdbs.allowances) + budget, return_inverse=True)
     left = pdbs.allowances[keys % len(pdbs.allowances)]
-    # Step by step: the nth entry of every node, so that an entry knows what earlier ones have left.
+    # Step n counts the nth entry of every node, so that the allowances that earlier entries left are known.
     step = np.arange(len(node)) - np.searchsorted(node, node)
     in_steps = np.argsort(step, kind="stable")
     exceeding = np.zeros(pod.max() + 1, np.bool_)
@@ -92,13 +92,13 @@ def _exceeding_pods(pdbs: BudgetIndex, pod: IntArray, budget: IntArray, node: In
 
 
 def exceeds_budgets(pdbs: BudgetIndex, taken: VictimRows) -> BoolArray:
-    """Return [node]: whether some budget selects more of the node's victims than it allows."""
+    """Return [candidate]: whether a budget selects more of the candidate's victims than it allows."""
     victims, budgets = pdbs.uses(taken.pods)
     return over_limit(taken.candidate_index[victims], budgets, pdbs.allowances, taken.size)
 
 
 def exceeded_budgets(pdbs: BudgetIndex, taken: VictimRows) -> tuple[IntArray, IntArray]:
-    """Return all exceeded budgets as two parallel arrays: place of the node, budget row."""
+    """Return all exceeded budgets as two parallel arrays: candidate index, budget row."""
     (victims, budgets), allowances = pdbs.uses(taken.pods), pdbs.allowances
     keys, counts = np.unique(taken.candidate_index[victims] * len(allowances) + budgets, return_counts=True)
     places, budgets = np.divmod(keys, max(len(allowances), 1))
