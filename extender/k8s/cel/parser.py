@@ -192,7 +192,7 @@ class _Parser:
         self.wants_operand = False
 
     def _begins(self, token: Token, group: _Group) -> bool:
-        """Consume a token that ends the group, marks an item optional or is a message's field; return whether it did."""
+        """Consume a token that ends the group, marks an item optional or names a field; return whether it did."""
         kind, marked = group.kind, group.marked
         if not marked and token.kind == kind.closer and (kind.optional if group.comma else kind.many):
             self._close()

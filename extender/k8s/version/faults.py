@@ -1,4 +1,4 @@
-"""Known bugs of single patches of kube-scheduler that no verdict shows, for `config check`, `why` and `simulate`.
+"""Known bugs of single kube-scheduler patches that change no verdict, for `config check`, `why` and `simulate`.
 
 They were found by comparing the sources of the patches. A bug that changes verdicts is a switch (`Features`) instead.
 
@@ -16,10 +16,10 @@ class Fault:
     """A bug of some minors, in all patches before the one that fixes it."""
 
     fixed: Backports
-    """Minor -> first patch without it; other minors do not have it."""
+    """Minor -> first patch without the bug; other minors do not have it."""
     text: str
     begun: Backports = field(default_factory=dict)
-    """Minor -> first patch that has it; other minors have it from their first release on."""
+    """Minor -> first patch with the bug; other minors have it from their first release on."""
 
 
 FAULTS: Final = (
@@ -42,7 +42,7 @@ FAULTS: Final = (
     Fault({35: 8, 36: 4}, "a pod held back by a PreEnqueue plugin is not retried every five minutes"),
     Fault({36: 2}, "kube-scheduler crashes on a claim for all devices if one of them has counters"),
 )
-"""In the order of the versions that have them."""
+"""Sorted by the versions that have them."""
 
 
 def known_faults(version: Version) -> list[str]:
