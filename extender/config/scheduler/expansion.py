@@ -2,7 +2,7 @@
 
 Mirrors v1.mergePlugins, and runtime.NewFramework with updatePluginList and expandMultiPointPlugins (v1.36).
 
-Rule: a plugin that is not in-tree may implement any extension point; only the points that name it say which.
+Rule: an out-of-tree plugin may implement any extension point; only the points that list it show which.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,8 +72,8 @@ def expand(sets: Mapping[str, PluginSet], minor: int) -> Expanded:
         own, disabled = [name for name, _ in sets[point].enabled], sets[point].disabled
         multi = [] if "*" in disabled else [name for name, _ in everywhere if name not in disabled]
         runs = {name for name, one in registry.items() if one.implements(point, minor)}
-        # expandMultiPointPlugins: first the MultiPoint plugins that the point configures again, then the other ones of
-        # MultiPoint, then the point's own.
+        # expandMultiPointPlugins: first the MultiPoint plugins that the point configures again, then the other plugins
+        # of MultiPoint, then the point's own.
         again, others = [name for name in own if name in multi], [name for name in multi if name not in own]
         points[point] = tuple(name for name in dict.fromkeys((*again, *others, *own)) if name in runs)
         foreign[point] = frozenset({*own, *multi} - registry.keys())
@@ -83,7 +83,7 @@ def expand(sets: Mapping[str, PluginSet], minor: int) -> Expanded:
 
 def misplaced_plugins(sets: Mapping[str, PluginSet], minor: int, path: KeyPath) -> Iterator[Mistake]:
     """Yield the in-tree plugins at `path` that this minor lacks, or that do not implement their extension point."""
-    # kube-scheduler rejects them itself. We need them to find the version that a file is for.
+    # kube-scheduler itself rejects such plugins. We look for them to find the version that a file is for.
     registry = in_tree(minor)
     for point, plugins in sets.items():
         for index, (name, _) in enumerate(plugins.enabled):

@@ -2,7 +2,7 @@
 
 Mirrors plugins.NewInTreeRegistry, the interfaces that each plugin asserts and v1.getDefaultPlugins.
 
-Rule: extension points have the names of the configuration file (`preFilter`); a minor stands beside what it changed.
+Rule: extension points have the names of the configuration file (`preFilter`); each change is declared with its minor.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -48,12 +48,12 @@ class InTreePlugin:
     points: tuple[str, ...]
     """Extension points that it implements."""
     since: int = OLDEST_MINOR
-    """First minor with the plugin, and the last one."""
+    """First minor with the plugin; `until` is the last."""
     until: int = NEWEST_MINOR
     later: tuple[tuple[int, str], ...] = ()
-    """(first minor, extension point) for what it implements only since then."""
+    """(first minor, extension point) for points that it implements only since that minor."""
     earlier: tuple[tuple[int, str], ...] = ()
-    """(last minor, extension point) for what it implements no longer."""
+    """(last minor, extension point) for points that it implemented only up to that minor."""
 
     def implements(self, point: str, minor: int) -> bool:
         later = (name for first, name in self.later if first <= minor)
@@ -98,7 +98,7 @@ IN_TREE: Final[dict[str, InTreePlugin]] = {
     "TopologyPlacementGenerator": InTreePlugin(("placementGenerate",), since=36),
     "PodGroupPodsCount": InTreePlugin(("placementScore",), since=36),
 }
-"""Plugin by name."""
+"""Name -> plugin."""
 
 DEFAULT_WEIGHTS: Final = {
     "TaintToleration": 3,
@@ -138,7 +138,7 @@ def _default_names(features: Features) -> Iterator[str]:
     first = ("NodeUnschedulable", "NodeName")
     yield from ("SchedulingGates", "PrioritySort", *(reversed(first) if features.node_name_is_prefiltered else first))
     yield from ("TaintToleration", "NodeAffinity", "NodePorts")
-    # Before NodeResourcesFit, so that a node without resize preemption is rejected for that.
+    # Before NodeResourcesFit, so that a node without resize preemption is rejected for that reason.
     yield from ("DeferredPodScheduling",) if features.in_place_pod_vertical_scaling_scheduler_preemption else ()
     yield from ("NodeResourcesFit", "VolumeRestrictions")
     yield from ("EBSLimits", "GCEPDLimits") if features.in_tree_volume_limits else ()
