@@ -124,7 +124,7 @@ KINDS: dict[str, Kind] = {
     "ResourceClaim": _device_kind("resource_claims", ResourceClaim, namespaced=True),
     "ResourceClaimTemplate": _device_kind("resource_claim_templates", ResourceClaimTemplate, namespaced=True),
     "DeviceTaintRule": _device_kind("device_taint_rules", DeviceTaintRule, ("v1beta2", "v1alpha3")),
-    # Kubernetes' own PodGroups, then those of scheduler-plugins.
+    # Kubernetes' own PodGroups, then the PodGroups of scheduler-plugins.
     "PodGroup": Kind(
         "pod_groups",
         PodGroup,

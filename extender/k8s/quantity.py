@@ -29,7 +29,7 @@ MAX_INT64: Final = 2**63 - 1
 MAX_NANO: Final = MAX_INT64 * NANO
 """The largest amount that `parse` returns."""
 
-# Length of texts that are cached; an API server writes at most 20 digits and a suffix.
+# Maximum length of cached texts; an API server writes at most 20 digits and a suffix.
 _MAX_CACHED_CHARACTERS = 32
 _MAX_ECHOED_CHARACTERS = 80
 

@@ -178,7 +178,7 @@ class LabelMatcher:
         return not self.requirements and not self.is_nothing
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Return whether the labels (None: no labels) satisfy every requirement."""
+        """Return whether the labels satisfy every requirement; None means no labels."""
         if self.is_nothing:
             return False
         present = labels or {}
@@ -332,7 +332,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, compares: bool) -> bool:
 
     `compares`: feature gate TaintTolerationComparisonOperators; without it, Gt and Lt tolerate nothing.
     """
-    # An empty effect or key tolerates any.
+    # An empty effect or key matches any.
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

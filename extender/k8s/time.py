@@ -13,7 +13,7 @@ SECOND = 10**9
 MINUTE = 60 * SECOND
 
 _FRACTION = re.compile(r"\.\d+")
-# Length of texts that are cached: a time with nanoseconds and a zone has 35 characters.
+# Maximum length of cached texts: a time with nanoseconds and a zone has 35 characters.
 _MAX_CACHED_CHARACTERS = 40
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

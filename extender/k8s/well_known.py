@@ -42,8 +42,8 @@ POD_ANNOTATIONS: Final = frozenset(
 
 # --- annotations of PriorityClasses and StorageClasses ----------------------------------------------------------------
 
-# Each has two prefixes: PreemptionToleration (kubernetes-sigs/scheduler-plugins) reads the first one; its proposal
-# and older copies have the second one.
+# Each has two prefixes: PreemptionToleration (kubernetes-sigs/scheduler-plugins) reads the first; its proposal and
+# older copies have the second.
 _TOLERATION_PREFIXES = ("preemption-toleration.scheduling.sigs.k8s.io", "preemption-toleration.scheduling.x-k8s.io")
 MINIMUM_PREEMPTABLE_PRIORITY: Final = tuple(f"{one}/minimum-preemptable-priority" for one in _TOLERATION_PREFIXES)
 """Priority from which a preemptor may evict pods of the PriorityClass."""

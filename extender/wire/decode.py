@@ -100,7 +100,7 @@ class LastNames:
         self._last: tuple[bytes, FilterRequest] | None = None
 
     def decode(self, body: bytes, max_names_bytes: int) -> FilterRequest:
-        """Decode as `decode_filter` does; if the last request had the same bytes, return it."""
+        """Decode as `decode_filter` does, or return the last request if its bytes were the same."""
         if self._last is not None and self._last[0] == body:
             return self._last[1]
         request = decode_filter(body, max_names_bytes)
@@ -198,7 +198,7 @@ def _decode_as_sent(body: bytes) -> tuple[NameOnlyArgs, memoryview] | None:
         _check_text(body)
         pod = _RAW_DECODER.decode(memoryview(body)[len(_BEFORE_POD) : at])
         return NameOnlyArgs(pod, NameOnlyNodeList(items=_NAME_ONLY_ITEMS_DECODER.decode(items))), items
-    except (ValueError, RecursionError):  # another layout or invalid: the caller decodes the whole body to find out
+    except (ValueError, RecursionError):  # a different layout or invalid: the caller decodes the whole body to find out
         return None
 
 
@@ -265,7 +265,7 @@ def _decode_victims_as_sent(body: bytes) -> tuple[Raw, SentCandidates] | None:
         _check_text(body)
         pod = _RAW_DECODER.decode(memoryview(body)[len(_BEFORE_POD) : at])
         victims = _RAW_VICTIMS_DECODER.decode(memoryview(body)[at + len(_BEFORE_META_VICTIMS) : -1])
-    except (ValueError, RecursionError):  # another layout or invalid: the caller decodes the whole body to find out
+    except (ValueError, RecursionError):  # a different layout or invalid: the caller decodes the whole body to find out
         return None
     found = _read_uids(b"".join([one.pods for one in victims.values()]), len(victims))
     if found is None:

@@ -37,7 +37,7 @@ class FilterAnswer(Protocol):
 
     @property
     def accepted(self) -> Sequence[int]:
-        """Positions in the requested list, ascending."""
+        """Indexes of the accepted nodes in the requested list, ascending."""
 
     @property
     def failed(self) -> dict[str, str]:

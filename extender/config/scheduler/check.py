@@ -238,7 +238,7 @@ def _node_cache(entry: Entry) -> Findings:
     if entry.section.node_cache_capable:
         return
     limit = f"up to server.maxBodyBytes ({entry.config.server.max_body_bytes >> 20}Mi)"
-    # findNodesThatPassExtenders makes new NodeInfos of the Nodes that come back.
+    # findNodesThatPassExtenders makes new NodeInfos of the Nodes in the response.
     lost = ", and its own score plugins then see nodes without pods" if entry.section.filter_verb else ""
     message = f"is false: kube-scheduler sends whole Node objects and pods, {limit}{lost}"
     yield "warning", "nodeCacheCapable", message, "nodeCacheCapable: true (docs/wire.md)"

@@ -34,7 +34,7 @@ class Expanded:
     weights: Mapping[str, int]
     """Score plugin -> weight."""
     foreign: Mapping[str, frozenset[str]]
-    """Extension point -> enabled plugins that are not in-tree, and may run there."""
+    """Extension point -> enabled out-of-tree plugins, which may run there."""
 
 
 def merge_plugins(plugins: Plugins, features: Features) -> dict[str, PluginSet]:
@@ -82,12 +82,12 @@ def expand(sets: Mapping[str, PluginSet], minor: int) -> Expanded:
 
 
 def misplaced_plugins(sets: Mapping[str, PluginSet], minor: int, path: KeyPath) -> Iterator[Mistake]:
-    """Yield the in-tree plugins at `path` that this minor lacks, or that do not implement their extension point."""
+    """Yield the in-tree plugins at `path` that `minor` lacks, or that do not implement their extension point."""
     # kube-scheduler itself rejects such plugins. We look for them to find the version that a file is for.
     registry = in_tree(minor)
     for point, plugins in sets.items():
         for index, (name, _) in enumerate(plugins.enabled):
-            # Positions in multiPoint are those of the merged list, not of the file.
+            # Indexes in multiPoint are indexes of the merged list, not of the file.
             at = (*path, point, "enabled") if point == "multiPoint" else (*path, point, "enabled", index)
             if name in ("", "*") or (name in IN_TREE and name not in registry):
                 yield Mistake(at, f'plugin "{name}" does not exist')

@@ -251,7 +251,7 @@ def _profile(
     mistakes = _unknown_points(section, path, minor) or list(misplaced_plugins(sets, minor, (*path, "plugins")))
     expanded = expand(sets, minor)
     points, foreign = expanded.points, expanded.foreign
-    # 4. Merge plugin args: those of enabled plugins only, as kube-scheduler builds no others.
+    # 4. Merge plugin args, only for enabled plugins: kube-scheduler builds no other plugins.
     enabled = {name for plugins in sets.values() for name, _ in plugins.enabled}
     by_args, wrong = _fields_by_args(section, enabled, path, minor)
     profile = replace(

@@ -61,7 +61,7 @@ class InTreePlugin:
         return point in (*self.points, *later, *earlier)
 
 
-# In the default profile up to 1.30; CinderLimits never.
+# The default profile has these plugins up to 1.30, except CinderLimits.
 _VOLUME_LIMITS: Final = InTreePlugin(("preFilter", "filter"), until=31)
 
 IN_TREE: Final[dict[str, InTreePlugin]] = {
@@ -111,12 +111,12 @@ DEFAULT_WEIGHTS: Final = {
 
 
 def in_tree(minor: int) -> dict[str, InTreePlugin]:
-    """Return the in-tree plugins of this minor."""
+    """Return the in-tree plugins of `minor`."""
     return {name: one for name, one in IN_TREE.items() if one.since <= minor <= one.until}
 
 
 def evaluated_out_of_tree(names: Iterable[str]) -> dict[str, InTreePlugin]:
-    """Return the plugins that are not in-tree but in the engine's registry."""
+    """Return the named plugins that are out-of-tree and in the engine's registry."""
     others = [name for name in names if name not in IN_TREE]
     if not others:
         return {}
@@ -134,7 +134,7 @@ def default_plugins(features: Features) -> tuple[tuple[str, int], ...]:
 
 
 def _default_names(features: Features) -> Iterator[str]:
-    # The order decides which plugin names a node's reason: the first one that rejects it.
+    # The order decides which plugin names a node's reason: the first plugin that rejects the node.
     first = ("NodeUnschedulable", "NodeName")
     yield from ("SchedulingGates", "PrioritySort", *(reversed(first) if features.node_name_is_prefiltered else first))
     yield from ("TaintToleration", "NodeAffinity", "NodePorts")

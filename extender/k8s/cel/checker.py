@@ -392,7 +392,7 @@ def _check_format(node: Expr, checked: Checked) -> None:
 
 
 def _refused(node: Expr, kind: str, checked: Checked) -> Expr | None:
-    """Return the node that a clause rejects: the argument or a node within it; None if it accepts them."""
+    """Return the node that a clause rejects: the argument or a node within it; None if the clause accepts all."""
     if checked.types[node.id][0] not in (*CLAUSES[kind][0], "dyn"):
         return node
     within = node.args if kind == "s" and node.kind in ("list", "map") else []

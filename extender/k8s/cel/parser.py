@@ -43,7 +43,7 @@ class _Kind(NamedTuple):
     closer: str
     many: bool = False
     optional: bool = False
-    """items may be marked optional, and a trailing comma is allowed"""
+    """whether items may be marked optional, and a trailing comma is allowed"""
     pairs: bool = False
     fields: bool = False
 
@@ -72,14 +72,14 @@ class _Group:
     items: list[Expr] = field(default_factory=list)
     optional: list[int] = field(default_factory=list)
     comma: bool = False
-    """the last token was a comma"""
+    """whether the last token was a comma"""
     marked: bool = False
-    """the current item is marked optional"""
+    """whether the current item is marked optional"""
     signs: list[Token] = field(default_factory=list)
     operands: list[Expr] = field(default_factory=list)
     operators: list[_Operator] = field(default_factory=list)
     colons: int = 0
-    """of nested ternaries"""
+    """number of nested ternaries whose colon was read"""
 
     def levels(self) -> tuple[int, int, int]:
         """Return the levels of cel-go's rules at the next operand."""
@@ -267,7 +267,7 @@ class _Parser:
     def _name(self, token: Token) -> None:
         word = self._next("name", wanted="a name") if token.kind == "." else token
         name = token.text + word.text if token.kind == "." else word.text
-        reserved = word.text in _RESERVED  # cel-go's grammar accepts these, its parser does not
+        reserved = word.text in _RESERVED  # cel-go's grammar accepts reserved words, its parser does not
         if rest := self._rest_of_type():
             brace = self.tokens[self.at - 1].offset
             message = Expr("struct", name=name + rest[:-1])

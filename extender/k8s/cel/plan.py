@@ -80,7 +80,7 @@ class Plan:
 
 
 def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, set[tuple[str, ...]]]:
-    """Return (closure, number of slots of loops, literal paths of the declared variable that the expression reads).
+    """Return (closure, number of slots for loop variables, literal paths of the declared variable that it reads).
 
     A path ends before the first key that is not a literal string. Raises PlanError or UnsupportedFeature.
     """

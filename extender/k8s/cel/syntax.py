@@ -26,13 +26,13 @@ class Expr:
     kind: str
     id: int = 0
     value: Any = None
-    """of a literal"""
+    """value of a literal"""
     name: str = ""
-    """of an identifier, a field, a function or a message type"""
+    """name of an identifier, a field, a function or a message type"""
     operand: "Expr | None" = None
     """operand of a field, target of a member function"""
     test_only: bool = False
-    """a field within has()"""
+    """whether it is a field within has()"""
     args: list["Expr"] = field(default_factory=list)
     """arguments of a call, elements of a list, alternating keys and values of a map; of a loop: range, initial result,
     condition, step and result"""

@@ -97,7 +97,7 @@ def _written(of: Type, names: dict[str, str]) -> str:
 class Field(NamedTuple):
     type: Type
     value: Callable[[Any], Any]
-    """Reads the field from `Run.variable`; maps, and maps within them, are `StringMap`s."""
+    """Function that reads the field of `Run.variable`; maps, and maps within them, are `StringMap`s."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ NO_SUCH_OVERLOAD: Final = "no such overload"
 
 
 class UnsupportedFeature(Exception):
-    """A CEL feature that is not evaluated; the message names it."""
+    """Raised for a CEL feature that is not evaluated; the message names the feature."""
 
 
 class CelError(Exception):

@@ -127,7 +127,7 @@ class ResourceClaim(Object, frozen=True):
 
 
 class ResourceClaimTemplate(Object, frozen=True):
-    """Only its name is read: a pod whose claim is not created yet names its template."""
+    """A template, of which only the name is read: a pod names it while its claim is not created yet."""
 
 
 # --- devices -------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Device(Value, frozen=True):
     binding_failure_conditions: list[str] | None = None
     allow_multiple_allocations: bool | None = None
     node_allocatable_resource_mappings: dict[str, Any] | None = None
-    """Alpha feature DRANodeAllocatableResources: only whether it is empty is read."""
+    """Field of the alpha feature DRANodeAllocatableResources: only whether it is empty is read."""
 
 
 class ResourcePool(Value, frozen=True):

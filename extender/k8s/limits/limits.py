@@ -33,7 +33,7 @@ MAX_MESSAGE_CHARACTERS: Final = 1024
 """Maximum characters of the message about one node: kube-scheduler cuts the note of an event there (NoteLengthLimit of
 pkg/apis/core/validation; truncateMessage of pkg/scheduler/schedule_one.go, v1.36)."""
 
-MAX_REASONS: Final = 64  # Reasons listed for one node; further ones are only counted
+MAX_REASONS: Final = 64  # Reasons listed for one node; further reasons are only counted
 
 # --- parts that are evaluated ---------------------------------------------------------------------------------------
 

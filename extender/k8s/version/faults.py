@@ -13,7 +13,7 @@ from extender.k8s.version.versions import Backports, Version
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A bug of some minors, in all patches before the one that fixes it."""
+    """A bug of some minors, in all patches before the fix."""
 
     fixed: Backports
     """Minor -> first patch without the bug; other minors do not have it."""
@@ -46,7 +46,7 @@ FAULTS: Final = (
 
 
 def known_faults(version: Version) -> list[str]:
-    """Return a sentence about each bug of this patch; empty if the patch is unknown."""
+    """Return a sentence about each bug of `version`; empty if its patch is unknown."""
     return [
         f"kube-scheduler {version} has a bug, fixed in 1.{version.minor}.{one.fixed[version.minor]}: {one.text}"
         for one in FAULTS

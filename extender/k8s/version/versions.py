@@ -22,7 +22,7 @@ NEWEST_PATCHES: Final[Mapping[int, int]] = {
 }  # fmt: skip
 
 Backports = Mapping[int, int]
-"""Minor -> its first patch with a change that a later minor has from its first release on."""
+"""Minor -> first patch with a backport of a change that a later minor has from its first release on."""
 
 # Major, minor and an optional patch, then the "+" of a vendor's /version, a pre-release or a build.
 _FOUND: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.(?P<patch>[0-9]{1,3})(?![0-9]))?(?:\+|(?:[.+_-].*))?")

@@ -158,7 +158,7 @@ def _compiled(pattern: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
-    # Only whole matches are needed, and searching for groups is quadratic in nested ones.
+    # Only whole matches are needed, and capturing is quadratic in nested groups.
     options.never_capture = True
     compiled = re2.compile(pattern, options)
     if compiled.groups > MAX_NAMED_GROUPS:
