@@ -80,7 +80,7 @@ class ServerSection(Section):
     @property
     def deadline(self) -> float:
         """Maximum seconds from the first byte of a request to its response, if necessary by the failure policy."""
-        # The other 20 % are for the network and for kube-scheduler's decoder, which count towards its httpTimeout, too.
+        # The other 20 % is for the network and for kube-scheduler's decoder, which count towards its httpTimeout, too.
         return 0.8 * self.http_timeout
 
     @model_validator(mode="after")

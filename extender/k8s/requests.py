@@ -222,7 +222,7 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
 
 
 def _container_statuses(pod: Pod, *, by_pod: bool) -> dict[str, ContainerStatus]:
-    """Return name -> status, containers first; the last status of a name counts, since v1.37 (`by_pod`) the first."""
+    """Return name -> status. Of duplicates, init containers coming last, the last counts, since v1.37 the first."""
     listed = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
     return {status.name: status for status in (reversed(listed) if by_pod else listed)}
 

@@ -68,7 +68,7 @@ def literal_path(get: Evaluate, keys: list[str], cost: int, otherwise: Evaluate)
 
 
 def chained(base: Evaluate, qualifiers: list[Qualifier], *, tested: bool, literal: int) -> Evaluate:
-    """Return the closure of a chain of qualifiers after a value; if `tested`, of has() with that chain.
+    """Return the closure of a chain of qualifiers after a value; `tested`: of has(), which tests the last field.
 
     The first `literal` qualifiers are a field of the declared variable and literal keys of the maps in it.
     """

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from typing import Final, Literal, cast
 
 Stage = Literal["alpha", "beta", "GA", "locked", "removed"]
-"""Maturity of a feature gate. "locked" is GA and can no longer be changed (LockToDefault). With a "removed" gate,
-kube-scheduler does not start; without it, the gate has its default."""
+"""Maturity of a feature gate. "locked" is GA and can no longer be changed (LockToDefault). kube-scheduler does not
+start if a "removed" gate is set, and behaves according to its default."""
 
 ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "beta"}
 """Gate that sets all gates of a stage -> that stage."""
