@@ -14,12 +14,12 @@
     ├── Overloaded              503  more calls are in flight than server.maxInFlight allows
     ├── DeadlineMissed          503  the decision took nearly as long as kube-scheduler waits
     ├── CallerGone              503  the caller closed the connection before the response
-    ├── GuardError              503  our own answer would mislead kube-scheduler, which is a bug; it is not sent
+    ├── GuardError              503  our own answer would mislead kube-scheduler: a bug, so it is not sent
     ├── ClusterLost             503  the cluster cannot be watched with these settings; the message has the reason
     ├── ClusterFileError        503  a cluster file is invalid; the message has object and field
     ├── RecordingError          409  calls cannot be recorded or replayed; the message has the reason
     ├── SimulationTimeout       503  a simulation exceeded its time limit
-    ├── ListenError             500  an address cannot be listened on; the message has the setting to change
+    ├── ListenError             500  the server cannot listen on an address; the message has the setting to change
     └── ConfigError             500  the configuration is invalid; the message has key and line
 
 Rule: a node that does not fit is a value (a Status), never an exception.

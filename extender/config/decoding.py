@@ -50,7 +50,7 @@ class Section(BaseModel):
 
 
 class DecodingError(Exception):
-    """Values are invalid for their section."""
+    """Raised for values that are invalid for their section."""
 
     def __init__(self, mistakes: list[Mistake]) -> None:
         super().__init__(mistakes)
@@ -62,7 +62,7 @@ def decode(section: type[S], data: Mapping[str, Any], path: KeyPath = ()) -> S:
     try:
         return section.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        # pydantic puts "[key]" behind the key of a mapping that is invalid itself.
+        # pydantic appends "[key]" to the path if a key of a mapping is itself invalid.
         places = [one["loc"][: -1 if one["loc"][-1:] == ("[key]",) else None] for one in error.errors()]
         messages = [_message(one, section) for one in error.errors()]
         mistakes = [Mistake((*path, *place), message) for place, message in zip(places, messages, strict=True)]
@@ -86,7 +86,7 @@ def _message(error: ErrorDetails, section: type[Section]) -> str:
 
 
 def _keys_beside(path: KeyPath, section: Any) -> tuple[str, ...]:
-    """Return the known keys beside the last key of `path`."""
+    """Return the known keys of the section that contains the last key of `path`."""
     for key in path[:-1]:
         if isinstance(key, str):
             fields = (info for info in section.model_fields.values() if info.alias == key)

@@ -1,6 +1,6 @@
 """A YAML document with the line of every key, and messages with file, line and path.
 
-Rule: a value comes with its place, so that an error about the value has both.
+Rule: every value has a place, which errors about the value report.
 """
 
 import re
@@ -16,13 +16,13 @@ from extender.utilities.yaml_reader import YAMLError, read_document
 
 KeyPath = tuple[str | int, ...]
 
-# Size limit of a configuration file: that of a ConfigMap.
+# Maximum size of a configuration file, that of a ConfigMap.
 MAX_CONFIG_BYTES = 1 << 20
 
-# Mistakes listed in an error.
+# Maximum number of mistakes listed in an error.
 MAX_REPORTED_MISTAKES = 50
 
-# Length limit of a mistake's message, which may quote keys and values of the file.
+# Maximum length of a mistake's message, which may quote keys and values of the file.
 MAX_MESSAGE_CHARACTERS = 600
 
 

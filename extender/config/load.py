@@ -1,6 +1,6 @@
 """Load the configuration from file, environment and command line, in increasing precedence.
 
-A setting's variable is its path in capitals with two underscores between levels: `preemption.keepCandidates` is
+The variable of a setting is its path in capitals, two underscores between levels: `preemption.keepCandidates` is
 EXTENDER_PREEMPTION__KEEP_CANDIDATES. Lists and mappings are in YAML or JSON. Any other variable with that prefix is an
 error, except those that Kubernetes sets for a Service named `extender…`.
 
@@ -21,7 +21,7 @@ from extender.errors import ConfigError
 from extender.utilities.yaml_reader import YAMLError, read_document
 
 ENV_PREFIX = "EXTENDER_"
-# Variables with the prefix that the command line reads, and that are no settings.
+# Variables with the prefix that the command line reads, and that are not settings.
 OTHER_VARIABLES = frozenset({"EXTENDER_CONFIG", "EXTENDER_ADMIN_URL"})
 
 # Service environment variables that the kubelet sets for a Service whose name starts with `extender`.
@@ -42,7 +42,7 @@ def load_config(
     layers.read_environment(env)
     for option, (key, value) in (overrides or {}).items():
         layers.put(tuple(key.split(".")), value, option)
-    # 2. Validate sections, then what only kube-scheduler's version can tell.
+    # 2. Validate the sections, then the parts that depend on kube-scheduler's version.
     try:
         config = decode(Configuration, layers.data)
     except DecodingError as error:
@@ -95,7 +95,7 @@ def _settings(section: type[Section], prefix: str, path: KeyPath) -> Iterator[tu
         below = (*path, info.alias or name)
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
             yield from _settings(info.annotation, f"{prefix}{name.upper()}__", below)
-        elif below not in (("apiVersion",), ("kind",)):  # they identify a file, and are no settings
+        elif below not in (("apiVersion",), ("kind",)):  # they identify a file, and are not settings
             yield f"{prefix}{name.upper()}", below, _takes_text(info.annotation)
 
 

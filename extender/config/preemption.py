@@ -218,7 +218,7 @@ class ProtectionsSection(Section):
     ownerKinds, annotations, minRuntime, unlessPriorityAtLeast). A rule without conditions protects every pod."""
 
     def protections(self) -> tuple[Protection, ...]:
-        """Return the enabled builtin rules, then the configured ones."""
+        """Return the enabled builtin rules, then the configured rules."""
         return (*self.builtin.rules(), *(rule.rule() for rule in self.rules))
 
 
@@ -252,7 +252,7 @@ class LimitsSection(Section):
         )
 
     def counting(self) -> Iterator[str]:
-        """Yield the keys of the limits that count evictions, for which the final victims must be known."""
+        """Yield the keys of the limits that count evictions, which require that the final victims are known."""
         for name in ("evictions_per_minute", "evictions_per_minute_per_namespace", "workload_cooldown", "max_attempts"):
             if getattr(self, name):
                 yield f"limits.{type(self).model_fields[name].alias}"
@@ -332,7 +332,7 @@ class PreemptionSection(Section):
 
     @property
     def most_candidates(self) -> int | None:
-        """Return `keep_candidates` for the engine; None: all."""
+        """Return `keep_candidates` for the engine; None for All."""
         return None if self.keep_candidates == "All" else self.keep_candidates
 
     def policy(self) -> PreemptionPolicy:

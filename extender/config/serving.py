@@ -79,8 +79,8 @@ class ServerSection(Section):
 
     @property
     def deadline(self) -> float:
-        """Seconds from the first byte of a request to its response, if need be by the failure policy."""
-        # The rest is for the network and for kube-scheduler's decoder, which count towards its httpTimeout, too.
+        """Maximum seconds from the first byte of a request to its response, if necessary by the failure policy."""
+        # The other 20 % is for the network and for kube-scheduler's decoder, which count towards its httpTimeout, too.
         return 0.8 * self.http_timeout
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, St
 from extender.k8s.selectors import is_label_value, is_qualified_name
 from extender.k8s.version.versions import supported_version
 
-# Go takes the micro sign (U+00B5) and the Greek letter mu (U+03BC).
+# Go accepts the micro sign (U+00B5) and the Greek letter mu (U+03BC).
 _MICROSECONDS = {"us": 10**3, "µs": 10**3, "μs": 10**3}
 # Unit -> nanoseconds; "ms" comes before "m", because _GO_DURATION_PART takes the first that matches.
 _DURATION_UNITS = {"ns": 1, **_MICROSECONDS, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
@@ -55,7 +55,7 @@ def _duration_text(seconds: float) -> str:
 
 
 def nanoseconds(seconds: float) -> int:
-    """Convert seconds, rounded to the millisecond in which durations are written."""
+    """Convert seconds to nanoseconds, rounded to the millisecond, the finest unit of written durations."""
     return round(seconds * 1000) * 10**6
 
 
@@ -107,7 +107,7 @@ def _rule_name(name: str) -> str:
 
 
 def unique(name_of: Callable[[Any], str] = str) -> AfterValidator:
-    """Return a validator of a list whose items have distinct names."""
+    """Return a validator that rejects lists in which a name occurs twice."""
 
     def check(items: list[Any]) -> list[Any]:
         for name, count in Counter(map(name_of, items)).items():
@@ -119,7 +119,7 @@ def unique(name_of: Callable[[Any], str] = str) -> AfterValidator:
 
 
 def known_names(known: Sequence[str]) -> AfterValidator:
-    """Return a validator of a list of known names."""
+    """Return a validator that rejects lists with unknown names."""
 
     def check(names: list[str]) -> list[str]:
         for name in names:
@@ -131,7 +131,7 @@ def known_names(known: Sequence[str]) -> AfterValidator:
 
 
 Duration = Annotated[float, BeforeValidator(_seconds), PlainSerializer(_duration_text)]
-"""Seconds; text with units in the file, as Go's time.Duration."""
+"""Seconds; in the file, text with units like Go's time.Duration."""
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 ByteCount = Annotated[int, BeforeValidator(_bytes), PlainSerializer(_bytes_text), Field(ge=1)]
 Count = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
@@ -148,7 +148,7 @@ def suggestion(name: str, known: Sequence[str]) -> str:
 
 
 def closest(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str | None:
-    """Return the most similar known name, ignoring case; None: none reaches `min_similarity` (difflib, up to 1)."""
+    """Return the most similar known name, ignoring case; None if none reaches `min_similarity` (difflib, up to 1)."""
     lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=min_similarity)
     return lower[close[0]] if close else None

@@ -3,7 +3,7 @@
 Mirrors kube-scheduler/framework GetAffinityTerms and AffinityTerm.Matches (v1.36). matchLabelKeys and
 mismatchLabelKeys need no work here: the API server has merged them into the label selector.
 
-Rule: facts about one term; which pods it matches in a cluster is decided by `selector_index`.
+Rule: facts about one term; `selector_index` finds the pods that it matches in a cluster.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ class PodSelector:
     selector: LabelMatcher
 
     def matches(self, namespace: str, labels: Labels, namespace_labels: Iterable[Labels]) -> bool:
-        """Return whether the term selects a pod with these labels in this namespace.
+        """Return whether the term selects a pod with the given labels in the given namespace.
 
         `namespace_labels`: label sets of the namespace; the namespaceSelector must match one of them.
         """
@@ -39,12 +39,12 @@ class AffinityTerm:
 
 
 def required_terms(namespace: str, affinity: PodAffinity | None) -> Iterator[AffinityTerm]:
-    """Compile the required terms of a pod in this namespace, one by one. Raises SelectorError."""
+    """Compile the required terms of a pod in `namespace`, one by one. Raises SelectorError."""
     return (_compile(namespace, term, 1) for term in (affinity.required if affinity else None) or ())
 
 
 def preferred_terms(namespace: str, affinity: PodAffinity | None, sign: int) -> Iterator[AffinityTerm]:
-    """Compile the preferred terms of a pod in this namespace, with weights times `sign`. Raises SelectorError."""
+    """Compile the preferred terms of a pod in `namespace`, with weights times `sign`. Raises SelectorError."""
     terms = (affinity.preferred if affinity else None) or ()
     return (_compile(namespace, term.pod_affinity_term, sign * term.weight) for term in terms)
 
@@ -64,7 +64,7 @@ def count_requirements(term: PodAffinityTerm) -> int:
 
 
 def _compile(namespace: str, term: PodAffinityTerm, weight: int) -> AffinityTerm:
-    # Neither namespaces nor a selector means the pod's own namespace; an empty selector means all namespaces.
+    # Without namespaces and namespaceSelector, the term means the pod's own namespace; an empty selector means all.
     own_only = not term.namespaces and term.namespace_selector is None
     namespaces = frozenset((namespace,) if own_only else term.namespaces or ())
     namespace_selector = compile_label_selector(term.namespace_selector)
@@ -75,7 +75,7 @@ def _compile(namespace: str, term: PodAffinityTerm, weight: int) -> AffinityTerm
 def merge_namespaces(
     term: AffinityTerm, namespace_labels: Mapping[str, Labels], *, keeps_selector: bool
 ) -> AffinityTerm:
-    """Return the incoming pod's term with the namespaces that its namespaceSelector matches.
+    """Return the incoming pod's term with its namespaceSelector resolved to the matching namespaces.
 
     Mirrors interpodaffinity.mergeAffinityTermNamespacesIfNotEmpty.
     """
@@ -84,6 +84,6 @@ def merge_namespaces(
     selector = term.pods.namespace_selector
     matching = {name for name, labels in namespace_labels.items() if selector.matches(labels)}
     # Since v1.34 upstream takes the term by value, so the selector stays and is later matched against no labels at all:
-    # one of NotIn or DoesNotExist then matches every namespace.
+    # a selector of NotIn or DoesNotExist then matches every namespace.
     kept = selector if keeps_selector else NOTHING
     return replace(term, pods=replace(term.pods, namespaces=term.pods.namespaces | matching, namespace_selector=kept))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 UID_BYTES = 36
 
 UIDArray = npt.NDArray[np.bytes_] | npt.NDArray[Any]
-"""UIDs as bytes, UID_BYTES each; as objects of type str if any UID has another length."""
+"""UIDs as bytes of length UID_BYTES; as str objects if any UID has a different length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class SentCandidate:
 
 
 class SentCandidates(Mapping[str, SentCandidate]):
-    """Node -> candidate, in the order in which they were sent; a SentCandidate is made when read: few ever are."""
+    """Node -> candidate, in the order in which they were sent; a SentCandidate is created when read: few ever are."""
 
     def __init__(
         self, nodes: list[str], num_pdb_violations: list[int], sizes: npt.NDArray[np.int64], uids: UIDArray
     ) -> None:
-        """`sizes`: number of victims by node; `uids`: UIDs of the victims of all nodes, one node after the other."""
+        """`sizes`: number of victims by node; `uids`: UIDs of all victims, node by node."""
         self.nodes, self.num_pdb_violations, self.sizes, self.uids = nodes, num_pdb_violations, sizes, uids
 
     @classmethod
@@ -49,7 +49,7 @@ class SentCandidates(Mapping[str, SentCandidate]):
 
     @cached_property
     def _place_of(self) -> dict[str, tuple[int, int]]:
-        """Node -> (its index, index of its first victim)."""
+        """Node -> (index of the node, index of its first victim)."""
         starts = accumulate(self.sizes.tolist(), initial=0)
         return dict(zip(self.nodes, enumerate(starts), strict=False))
 

@@ -37,7 +37,7 @@ from extender.k8s.workloads import PodGroup, ReplicaSet, ReplicationController, 
 
 
 class ClusterObjects(msgspec.Struct, frozen=True):
-    """All objects of a snapshot, each kind in listing order, which breaks ties between equally important pods."""
+    """All objects of a snapshot; each kind is in listing order, which breaks ties between equally important pods."""
 
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -65,7 +65,7 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     coscheduling_groups: tuple[PodGroup, ...] = ()
     """PodGroups of scheduling.x-k8s.io (scheduler-plugins)."""
     unreadable_tables: tuple[str, ...] = ()
-    """Fields whose kinds the service may not read (RBAC)."""
+    """Fields for kinds that the service may not read (RBAC)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class Kind:
     """Field of ClusterObjects and ObjectTables."""
     type: type[Object]
     group: str = ""
-    """API group; a kind of the same name in another group is ignored."""
+    """API group; a kind of the same name in a different group is ignored."""
     namespaced: bool = False
     version: str = "v1"
-    """Version that is read, and written in dumps."""
+    """Version that is read, and written to dumps."""
     older_versions: tuple[str, ...] = ()
     """Versions with the same fields that an older API server serves instead, newest first."""
     has_unlike_versions: bool = False
@@ -124,7 +124,7 @@ KINDS: dict[str, Kind] = {
     "ResourceClaim": _device_kind("resource_claims", ResourceClaim, namespaced=True),
     "ResourceClaimTemplate": _device_kind("resource_claim_templates", ResourceClaimTemplate, namespaced=True),
     "DeviceTaintRule": _device_kind("device_taint_rules", DeviceTaintRule, ("v1beta2", "v1alpha3")),
-    # Kubernetes' own PodGroups, then those of scheduler-plugins.
+    # Kubernetes' own PodGroups, then the PodGroups of scheduler-plugins.
     "PodGroup": Kind(
         "pod_groups",
         PodGroup,
@@ -139,7 +139,7 @@ KINDS: dict[str, Kind] = {
 }
 """Every kind that decisions read. Other kinds in a cluster file are counted and skipped.
 
-Where two API groups have a kind of the same name, the key of the second has its group as a suffix.
+If two API groups have a kind of the same name, the key of the second has its group as a suffix.
 """
 
 # Order in which the objects of a whole cluster are added: pods last, because they refer to everything else.
@@ -184,7 +184,7 @@ class ObjectTables:
     coscheduling_groups: dict[Key, PodGroup] = field(default_factory=dict)
 
     def of(self, kind: str) -> dict[Key, Object]:
-        """Return the table of a key of KINDS."""
+        """Return the table for a key of KINDS."""
         table: dict[Key, Object] = getattr(self, KINDS[kind].field)
         return table
 

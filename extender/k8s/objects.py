@@ -3,7 +3,7 @@
 One Struct per API type, named as in k8s.io/api. More types are in `storage.objects`, `devices.objects` and `workloads`.
 Unknown fields are ignored; None is an unset list, map or struct, which Go may write as `null`.
 
-Rule: immutable values; nothing here decides anything.
+Rule: immutable values without any decisions.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -52,7 +52,7 @@ class ObjectMeta(Value, frozen=True):
     uid: str = ""
     resource_version: str = ""
     generation: Int64 = 0
-    """Incremented with every change of the spec; read of disruption budgets and pods only."""
+    """Incremented with every change of the spec; read only for PodDisruptionBudgets and pods."""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels | None = None
@@ -327,7 +327,7 @@ class PodResourceClaim(Value, frozen=True):
 class PodResourceClaimStatus(Value, frozen=True):
     name: str = ""
     resource_claim_name: str | None = None
-    """None: the claim was not needed."""
+    """None if the claim was not needed."""
 
 
 class ContainerExtendedResourceRequest(Value, frozen=True):

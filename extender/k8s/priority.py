@@ -2,16 +2,16 @@
 
 Mirrors pkg/apis/scheduling/types.go and pkg/apis/scheduling/v1/helpers.go (SystemPriorityClasses, v1.36).
 
-Rule: the only module that spells these numbers.
+Rule: no other module contains these numbers.
 """
 
 from typing import Final
 
 LOWEST_PRIORITY: Final = -(2**31)
-"""Smallest value that the int32 field `priority` holds."""
+"""Minimum of the int32 field `priority`."""
 
 HIGHEST_PRIORITY: Final = 2**31 - 1
-"""Largest value that the int32 field `priority` holds."""
+"""Maximum of the int32 field `priority`."""
 
 # One below the lowest priority: no pod is at or below it.
 BELOW_ALL_PRIORITIES: Final = LOWEST_PRIORITY - 1

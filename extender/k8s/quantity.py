@@ -5,8 +5,8 @@ the last step, `value` or `milli_value`, rounds.
 
 Divergences, all outside what an int64 holds or what an API server accepts:
 
-- Every amount is capped at +-(2^63 - 1) units. Upstream documents that, but up to v1.37 does it for binary suffixes
-  only; a larger decimal amount ("10E") has a Value() of 0 or wraps around, depending on the parser's path.
+- Every amount is capped at +-(2^63 - 1) units. Upstream documents the cap, but up to v1.37 applies it to binary
+  suffixes only; a larger decimal amount ("10E") has a Value() of 0 or wraps around, depending on the parser's path.
 - An exponent beyond int32 is a very large or very small number ("1e4294967296" is the cap); upstream wraps it to 1.
 - A text of more than 1,000 characters is rejected.
 - A negative amount with a fraction is always rounded away from zero, as Value() documents; up to v1.37 upstream rounds
@@ -29,7 +29,7 @@ MAX_INT64: Final = 2**63 - 1
 MAX_NANO: Final = MAX_INT64 * NANO
 """The largest amount that `parse` returns."""
 
-# Length of texts that are cached; an API server writes at most 20 digits and a suffix.
+# Maximum length of cached texts; an API server writes at most 20 digits and a suffix.
 _MAX_CACHED_CHARACTERS = 32
 _MAX_ECHOED_CHARACTERS = 80
 
@@ -49,7 +49,7 @@ _SLOW_PATH_SUFFIXES = ("Pi", "Ei")
 
 
 class QuantityError(ValueError):
-    """A value is not a quantity; the message has the truncated value, the reason, and the resource if it is known."""
+    """Raised for an invalid quantity; the message has the truncated value, the reason and, if known, the resource."""
 
     def __init__(self, text: object, reason: str, of: str = "") -> None:
         what = f"a quantity of {truncated(of)}" if of else "a quantity"
@@ -66,13 +66,13 @@ def parse(text: QuantityText) -> int:
     """Return the amount in nano-units, finer amounts rounded away from zero, between -MAX_NANO and MAX_NANO.
 
     JSON and YAML numbers are parsed in their shortest spelling; null is 0. Raises QuantityError. Mirrors
-    resource.ParseQuantity and Quantity.UnmarshalJSON (apimachinery, v1.36), but for the divergences above.
+    resource.ParseQuantity and Quantity.UnmarshalJSON (apimachinery, v1.36), except for the divergences above.
     """
     if isinstance(text, str):
         return _parse_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _parse_text(text)
     if text is None:
         return 0
-    if isinstance(text, bool):  # an int of Python
+    if isinstance(text, bool):  # a bool is an int in Python
         raise QuantityError(text, "a boolean is not a number")
     if isinstance(text, int):
         return max(-MAX_NANO, min(text * NANO, MAX_NANO))

@@ -44,10 +44,10 @@ _SCALAR_PREFIXES = (_HUGE_PAGES, "attachable-volumes-")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Amounts that a running pod uses of its node, in the scheduler's units."""
+    """A running pod's usage of its node, in the scheduler's units."""
 
     requests: dict[str, int]
-    """Resource -> amount, of the resources that the scheduler counts."""
+    """Resource -> amount, for the resources that the scheduler counts."""
     non_zero_cpu: int
     """Millicores for scores: DEFAULT_MILLI_CPU_REQUEST for a container without a cpu request."""
     non_zero_memory: int
@@ -55,7 +55,7 @@ class Usage:
 
 
 def running_usage(pod: Pod, features: Features) -> Usage:
-    """Return the amounts that a pod uses of its node, including in-place resizes in progress.
+    """Return a running pod's usage of its node, including in-place resizes in progress.
 
     Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.37).
     """
@@ -72,7 +72,7 @@ def running_usage(pod: Pod, features: Features) -> Usage:
 
 
 def _non_zero_of_steps(pod: Pod, resource: str, features: Features) -> int:
-    """Return non-zero cpu or memory before `sidecars_add_to_non_zero_requests`, in the scheduler's units.
+    """Return the non-zero cpu or memory request before `sidecars_add_to_non_zero_requests`, in the scheduler's units.
 
     Mirrors framework.calculateResource (v1.31): max(sum of the containers, largest init step) + overhead. A sidecar is
     only a step, and is not added to the containers. Containers and steps that request nothing have the default.
@@ -130,8 +130,8 @@ def allocatable(resources: ResourceList | None) -> dict[str, int]:
 
 
 def is_extended(name: str) -> bool:
-    """Return whether this is an extended resource, such as example.com/gpu (v1helper.IsExtendedResourceName, v1.36)."""
-    # Longer names are no qualified names, and would fill the cache with whatever clients send.
+    """Return whether a resource is extended, such as example.com/gpu (v1helper.IsExtendedResourceName, v1.36)."""
+    # Longer names are not qualified names, and would fill the cache with whatever clients send.
     return len(name) <= MAX_QUALIFIED_NAME_CHARACTERS and _is_extended(name)
 
 
@@ -143,7 +143,7 @@ def _is_extended(name: str) -> bool:
 
 
 def is_scalar(name: str) -> bool:
-    """Return whether this is an extended resource, a huge page size, an attachable volume or in kubernetes.io/.
+    """Return whether a resource is extended, a huge page size, an attachable volume or in kubernetes.io/.
 
     Mirrors schedutil.IsScalarResourceName (v1.36).
     """
@@ -179,7 +179,7 @@ def pod_requests(
     use_status = features.in_place_pod_vertical_scaling and not is_incoming
     pod_level_status = features.in_place_pod_level_resources_vertical_scaling
     by_pod = features.resize_is_summed_by_pod
-    # 1. The containers, each step of the pod's life by itself, with their statuses for a pod that is being resized.
+    # 1. Aggregate the containers, with their statuses if the pod may be resized in place.
     if use_status and by_pod:
         requests = _resized_requests(pod, pod_level_status, missing)
     else:
@@ -187,7 +187,7 @@ def pod_requests(
     # 2. Pod-level requests replace the sum, resource by resource.
     if pod_level and features.pod_level_resources and _asks_at_pod_level(pod):
         requests.update(_pod_level_requests(pod, use_status and pod_level_status, by_pod))
-    # 3. The overhead of the runtime class.
+    # 3. Add the overhead of the runtime class.
     if pod.spec.overhead:
         _add_resource_list(requests, _parse(pod.spec.overhead))
     return requests
@@ -208,7 +208,7 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
         _add_resource_list(running, requests(container))
     sidecars: Nano = {}
     steps: Nano = {}
-    # A step only needs its own resources here: `steps` already has what the sidecars beside it use of the others.
+    # A step only needs its own resources here: for other resources, `steps` already has the usage of its sidecars.
     for container in pod.spec.init_containers or ():
         is_sidecar = container.restart_policy == "Always"
         own = requests(container)
@@ -222,7 +222,7 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
 
 
 def _container_statuses(pod: Pod, *, by_pod: bool) -> dict[str, ContainerStatus]:
-    """Return name -> status, containers before init containers; of duplicates the last one, since v1.37 the first."""
+    """Return name -> status. Of duplicates, init containers coming last, the last counts, since v1.37 the first."""
     listed = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
     return {status.name: status for status in (reversed(listed) if by_pod else listed)}
 
@@ -230,9 +230,9 @@ def _container_statuses(pod: Pod, *, by_pod: bool) -> dict[str, ContainerStatus]
 def _pod_level_requests(pod: Pod, use_status: bool, by_pod: bool) -> Nano:
     """Return the pod-level requests for cpu, memory and huge pages, the only resources that have them.
 
-    Up to v1.36 (not `by_pod`) only names of the spec count.
+    Up to v1.36 (not `by_pod`) only resources in the spec count.
     """
-    held = wanted = _parse(_requests(pod.spec.resources))  # the same if the status has none
+    held = wanted = _parse(_requests(pod.spec.resources))  # unchanged if the status has no resources
     if use_status and pod.status.resources is not None:
         infeasible = is_resize_infeasible(pod)
         held = _effective(wanted, pod.status.resources, pod.status.allocated_resources, infeasible)
@@ -267,7 +267,7 @@ def _wanted(container: Container) -> Nano:
 
 
 def _largest_requests(pod: Pod) -> Callable[[Container], Nano]:
-    """Return a function from a container to its effective requests; up to v1.36, of init statuses only sidecars'."""
+    """Return a function from container to effective requests, ignoring statuses of non-sidecar init containers."""
     statuses, infeasible = _container_statuses(pod, by_pod=False), is_resize_infeasible(pod)
     for container in pod.spec.init_containers or ():
         if container.restart_policy != "Always":
@@ -290,13 +290,13 @@ def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str
     """
     status, infeasible = pod.status, is_resize_infeasible(pod)
     most = {} if infeasible else _largest_step(pod, _wanted, non_missing)
-    # The pod's own status, if it has both parts, replaces those of its containers.
+    # The pod's own status, if it has both actuated and allocated requests, replaces its containers' statuses.
     of_pod = _actuated(status.resources) if pod_level_status else None
     if of_pod is not None and status.allocated_resources is not None:
         _max_resource_list(most, _parse(status.allocated_resources))
         _max_resource_list(most, _parse(of_pod))
         return most
-    # Nearly all pods: names are unique, and no status shows other requests than the spec.
+    # Fast path for nearly all pods: names are unique, and no status has requests that differ from the spec.
     containers = _containers(pod)
     wanted = {one.name: _requests(one.resources) for one in containers}
     is_unchanged = len(wanted) == len(containers) and all(wanted.get(name) == held for name, held in _in_status(pod))
@@ -318,9 +318,9 @@ def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str
 
 
 def _all_request(pod: Pod, names: Collection[str]) -> bool:
-    """Return whether all requests of containers, in spec and status, have these resources: no default is needed."""
+    """Return whether all requests of containers, in spec and status, include `names`, so that no default is needed."""
     if is_resize_infeasible(pod):
-        return not names  # a container without a status counts with nothing
+        return not names  # a container without a status counts as requesting nothing
     lists = (*(_requests(one.resources) for one in _containers(pod)), *(held for _, held in _in_status(pod)))
     return all(name in one for one in lists for name in names)
 

@@ -3,8 +3,8 @@
 Selectors are compiled once into frozen, hashable matchers and used many times. Matchers are equal when their
 requirements are, in any order.
 
-Rule: what the API machinery's parser rejects raises SelectorError when compiled, except in a term of a required node
-selector, which then matches no node while the other terms still count.
+Rule: compiling a selector that apimachinery rejects raises SelectorError, except for a term of a required node
+selector, which matches no node while the other terms still count.
 """
 
 import contextlib
@@ -37,14 +37,14 @@ NODE_OPERATORS: Final = (*LABEL_OPERATORS, "Gt", "Lt")
 FIELD_OPERATORS: Final = ("In", "NotIn")
 
 LabelPredicate = Callable[[Mapping[str, str]], bool]
-"""Returns whether labels are selected."""
+"""Predicate that returns whether labels are selected."""
 
-# Requirements up to which checking each of them is as fast as looking up the labels.
+# Number of requirements up to which checking each of them is as fast as looking up the labels.
 _MAX_REQUIREMENTS_ONE_BY_ONE = 16
 
 
 class SelectorError(ValueError):
-    """The API machinery rejects a selector; the message has the part and the reason."""
+    """Raised for a selector that apimachinery rejects; the message has the invalid part and the reason."""
 
 
 def _quoted(text: str) -> str:
@@ -55,7 +55,7 @@ def _quoted(text: str) -> str:
 
 
 def is_qualified_name(name: str) -> bool:
-    """Return whether this is a valid label key, with or without DNS prefix (validate/content.IsLabelKey, v1.36)."""
+    """Return whether `name` is a valid label key, with or without DNS prefix (validate/content.IsLabelKey, v1.36)."""
     return len(name) <= MAX_QUALIFIED_NAME_CHARACTERS and _is_qualified_name(name)
 
 
@@ -68,7 +68,7 @@ def _is_qualified_name(name: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Return whether this is a valid label value (validate/content.IsLabelValue, apimachinery v1.36)."""
+    """Return whether `value` is a valid label value (validate/content.IsLabelValue, apimachinery v1.36)."""
     return value == "" or _is_name(value)
 
 
@@ -77,7 +77,7 @@ def _is_name(text: str) -> bool:
 
 
 def parse_int64(text: str | None) -> int | None:
-    """Parse as strconv.ParseInt(text, 10, 64); None if that fails, and for None."""
+    """Parse as strconv.ParseInt(text, 10, 64) does; None for None and for invalid text."""
     parts = _INTEGER.fullmatch(text) if text is not None else None
     if parts is None:
         return None
@@ -170,7 +170,7 @@ class LabelMatcher:
 
     requirements: tuple[Requirement, ...] = ()
     is_nothing: bool = False
-    """Compiled from an unset selector: matches nothing, whatever requirements are added."""
+    """Whether it was compiled from an unset selector: it matches nothing, whatever requirements are added."""
 
     @property
     def is_empty(self) -> bool:
@@ -178,17 +178,17 @@ class LabelMatcher:
         return not self.requirements and not self.is_nothing
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Return whether the labels (None: no labels) satisfy every requirement."""
+        """Return whether the labels satisfy every requirement; None means no labels."""
         if self.is_nothing:
             return False
         present = labels or {}
         return all(one.holds(present.get(one.key)) for one in self.requirements)
 
     def predicate(self) -> LabelPredicate:
-        """Return `matches` for many label sets: its cost grows with the labels, not with the requirements."""
+        """Return an equivalent of `matches` whose cost grows with the labels, not with the requirements."""
         if self.is_nothing or len(self.requirements) <= _MAX_REQUIREMENTS_ONE_BY_ONE:
             return self.matches
-        # Labels are looked up in the requirements, not the other way round: clients may send thousands of these.
+        # Labels are looked up in the requirements, not the other way round: clients may send thousands of requirements.
         by_key: dict[str, list[Requirement]] = {}
         for one in _merged(self.requirements):
             by_key.setdefault(one.key, []).append(one)
@@ -202,7 +202,7 @@ class LabelMatcher:
         return matches
 
     def with_labels(self, labels: Mapping[str, str]) -> "LabelMatcher":
-        """Return this selector with a requirement for each of these labels, which are not validated.
+        """Return the selector with a requirement added for each of `labels`, which are not validated.
 
         Mirrors podtopologyspread.mergeLabelSetWithSelector (v1.36), which matchLabelKeys needs.
         """
@@ -258,7 +258,7 @@ class NodeMatcher:
 
     selector: LabelMatcher = EVERYTHING
     terms: tuple[NodeTerm, ...] | None = None
-    """None: no required affinity. An empty tuple matches no node."""
+    """None without required node affinity; an empty tuple matches no node."""
 
 
 def compile_node_selector(selector: NodeSelector) -> NodeMatcher:
@@ -332,7 +332,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, compares: bool) -> bool:
 
     `compares`: feature gate TaintTolerationComparisonOperators; without it, Gt and Lt tolerate nothing.
     """
-    # An empty effect or key tolerates any.
+    # An empty effect or key matches any.
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -356,7 +356,7 @@ def _decimal_integer(text: str) -> int | None:
 def find_untolerated(
     taints: Iterable[Taint] | None, tolerations: Sequence[Toleration] | None, effects: frozenset[str], *, compares: bool
 ) -> Taint | None:
-    """Return the first taint with one of the effects that no toleration tolerates; None: all are tolerated.
+    """Return the first taint with one of the effects that no toleration tolerates; None if all are tolerated.
 
     Mirrors corev1.FindMatchingUntoleratedTaint (component-helpers, v1.36).
     """

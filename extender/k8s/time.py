@@ -13,14 +13,14 @@ SECOND = 10**9
 MINUTE = 60 * SECOND
 
 _FRACTION = re.compile(r"\.\d+")
-# Length of texts that are cached: a time with nanoseconds and a zone has 35 characters.
+# Maximum length of cached texts: a time with nanoseconds and a zone has 35 characters.
 _MAX_CACHED_CHARACTERS = 40
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time(text: str) -> int:
-    """Return nanoseconds since 1970. Raises ValueError without a zone, and outside 1678 to 2261 (64 bits)."""
+    """Parse a time to nanoseconds since 1970. Raises ValueError without a zone, or outside 1678 to 2261 (64 bits)."""
     return _parse_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _parse(text)
 
 
@@ -38,7 +38,7 @@ _parse_cached = lru_cache(maxsize=1024)(_parse)
 
 
 def parse_datetime(text: str) -> datetime:
-    """Return whole seconds of any year, such as 9999 for "never". Raises ValueError without a zone."""
+    """Parse a time of any year to whole seconds; 9999 can mean "never". Raises ValueError without a zone."""
     try:
         # fromisoformat keeps microseconds only; parse_time adds the fraction with all its digits.
         time = datetime.fromisoformat(_FRACTION.sub("", text) if "." in text else text)

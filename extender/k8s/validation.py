@@ -25,7 +25,7 @@ from extender.k8s.storage.objects import CSIStorageCapacity, PersistentVolume, P
 from extender.k8s.time import parse_time
 
 ResourceLists = Iterator[tuple[str, ResourceList | None]]
-"""(JSON path, resource list) of an object, one after the other."""
+"""Iterator of (JSON path, resource list) over the resource lists of an object."""
 
 
 def validate(loaded: Object) -> None:
@@ -45,7 +45,7 @@ def validate(loaded: Object) -> None:
 
 
 def _time(loaded: Object) -> tuple[str, str | None]:
-    """Return (path, text) of the object's time that decisions read; text None: it has none."""
+    """Return (path, text) of the object's time that decisions read; text is None if it is unset."""
     if isinstance(loaded, Pod):
         return "status.startTime", loaded.status.start_time
     if isinstance(loaded, DeviceClass):
@@ -133,7 +133,7 @@ def _of_request(path: str, request: DeviceRequest) -> ResourceLists:
 
 
 def decode_error_message(error: Exception) -> str:
-    """Return an error's message to follow a colon: `expected int | null, got str at $.spec.priority`."""
+    """Return an error's message in a form to follow a colon: `expected int | null, got str at $.spec.priority`."""
     # msgspec writes: Expected `int | null`, got `str` - at `$.spec.priority`
     text = str(error).replace("`", "").replace(" - at ", " at ")
     return text[:1].lower() + text[1:] if isinstance(error, msgspec.MsgspecError) else text

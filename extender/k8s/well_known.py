@@ -25,7 +25,7 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 """The ReplicaSet controller deletes pods of lower cost first (core/v1 PodDeletionCost)."""
 EVICTION_COST: Final = "scheduling.extender/eviction-cost"
-"""Ours: cost of evicting the pod; the configuration can name another annotation."""
+"""Ours: cost of evicting the pod; the configuration can name a different annotation."""
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 """Karpenter: `true` opts the pod out of voluntary disruption."""
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -38,20 +38,20 @@ EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
 POD_ANNOTATIONS: Final = frozenset(
     {MIRROR, DELETION_COST, EVICTION_COST, DO_NOT_DISRUPT, SAFE_TO_EVICT, PREFER_NO_EVICTION, EVICT}
 )
-"""Annotations that the cache keeps of every pod, whatever is configured."""
+"""Pod annotations that the cache always keeps, whatever the configuration."""
 
 # --- annotations of PriorityClasses and StorageClasses ----------------------------------------------------------------
 
-# Each has two prefixes: the one that the code of PreemptionToleration (kubernetes-sigs/scheduler-plugins) reads, and
-# the one of its proposal and of older copies.
+# Each has two prefixes: PreemptionToleration (kubernetes-sigs/scheduler-plugins) reads the first; its proposal and
+# older copies have the second.
 _TOLERATION_PREFIXES = ("preemption-toleration.scheduling.sigs.k8s.io", "preemption-toleration.scheduling.x-k8s.io")
 MINIMUM_PREEMPTABLE_PRIORITY: Final = tuple(f"{one}/minimum-preemptable-priority" for one in _TOLERATION_PREFIXES)
 """Priority from which a preemptor may evict pods of the PriorityClass."""
 TOLERATION_SECONDS: Final = tuple(f"{one}/toleration-seconds" for one in _TOLERATION_PREFIXES)
-"""Seconds after its start for which a pod of the PriorityClass is protected."""
+"""Seconds after its start during which a pod of the PriorityClass is protected."""
 
 PRIORITY_CLASS_ANNOTATIONS: Final = frozenset({*MINIMUM_PREEMPTABLE_PRIORITY, *TOLERATION_SECONDS})
-"""Annotations that the cache keeps of every PriorityClass."""
+"""PriorityClass annotations that the cache keeps."""
 
 DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-"""`true` makes the StorageClass that of claims that name none."""
+"""`true` makes the StorageClass the default for claims that name none."""

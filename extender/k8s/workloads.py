@@ -25,11 +25,11 @@ Workload = tuple[str, str, str]
 
 
 def workload_of(pod: Pod) -> Workload:
-    """Return the pod's controller, the Deployment for one of its ReplicaSets, or the pod itself without controller."""
+    """Return the pod's controller (for a ReplicaSet its Deployment), or the pod itself if it has no controller."""
     namespace, owner = pod.metadata.namespace, pod.metadata.controller
     if owner is None:
         return namespace, "Pod", pod.metadata.name
-    # Pods name their ReplicaSet only; its Deployment follows from the name, so that no ReplicaSet has to be cached.
+    # Pods name their ReplicaSet only; its Deployment follows from the name, so no ReplicaSet has to be cached.
     template_hash = (pod.metadata.labels or {}).get(TEMPLATE_HASH)
     deployment = owner.name.removesuffix(f"-{template_hash}")
     if owner.kind == "ReplicaSet" and template_hash and deployment not in ("", owner.name):
@@ -38,7 +38,7 @@ def workload_of(pod: Pod) -> Workload:
 
 
 def is_mirror(pod: Pod) -> bool:
-    """Return whether this is the mirror pod of a static pod."""
+    """Return whether the pod is the mirror pod of a static pod."""
     # The cache may drop annotations; a mirror pod's owner is its node.
     owner = pod.metadata.controller
     return MIRROR in (pod.metadata.annotations or {}) or (owner is not None and owner.kind == "Node")
@@ -53,7 +53,7 @@ def qos_class(pod: Pod) -> str:
     """Return status.qosClass, or compute it as the API server does (core/v1/helper/qos.ComputePodQOS, v1.36)."""
     if pod.status.qos_class in QOS_CLASSES:
         return pod.status.qos_class
-    # Pod-level resources, if set, decide alone.
+    # If pod-level resources are set, only they count.
     given = [pod.spec.resources]
     if pod.spec.resources is None:
         given = [one.resources for one in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))]
@@ -69,7 +69,7 @@ def _amounts(resources: ResourceList | None) -> dict[str, int]:
     """Return the positive amounts of cpu and memory."""
     amounts = {}
     for name in _QOS_RESOURCES:
-        with contextlib.suppress(quantity.QuantityError):  # no API server accepted it: it counts as 0
+        with contextlib.suppress(quantity.QuantityError):  # no API server would accept it: it counts as 0
             amounts[name] = quantity.parse((resources or {}).get(name))
     return {name: amount for name, amount in amounts.items() if amount > 0}
 
@@ -103,14 +103,14 @@ class PodGroup(Object, frozen=True):
 
     @property
     def minimum(self) -> int | None:
-        """Return the number of pods that must run together (gang scheduling); None: no minimum."""
+        """Return the number of pods that must run together (gang scheduling); None without a minimum."""
         policy = self.spec.scheduling_policy
         gang = policy.gang if policy is not None else None
         return (gang.min_count if gang is not None else self.spec.min_member) or None
 
     @property
     def may_go_together_only(self) -> bool:
-        """Return whether its pods, or those of a parent group, may only be evicted together (v1.37)."""
+        """Return whether the group's pods, or those of its parent group, may only be evicted together (v1.37)."""
         mode = self.spec.disruption_mode
         has_mode_all = isinstance(mode, dict) and mode.get("all") is not None
         return has_mode_all or self.spec.parent_composite_pod_group_name is not None

@@ -1,7 +1,7 @@
 """Types of k8s.io/kube-scheduler/extender/v1, as kube-scheduler writes and reads them.
 
-Keys are Go's field names, each spelled out. Names with `NameOnly`, `Raw` or `Only` are the same types with only the
-fields that one decoder reads.
+Keys are Go's field names, each spelled out. Types named `NameOnly`, `Raw` or `Only` have only the fields that one
+decoder reads.
 
 Rule: shapes only; `decode` and `encode` fill them.
 """
@@ -19,10 +19,10 @@ EMPTY_OBJECT = Raw(b"{}")
 # --- requests: ExtenderArgs, ExtenderPreemptionArgs, ExtenderBindingArgs ----------------------------------------------
 
 AnyObject = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
-"""A JSON object as the bytes that were sent."""
+"""A JSON object as the bytes sent."""
 
 PodBytes = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/Pod"})]
-"""The bytes of the incoming pod, decoded only after their number was checked."""
+"""The bytes of the incoming pod, decoded only after their size is checked."""
 
 
 class NodeList(msgspec.Struct, kw_only=True):
@@ -51,7 +51,7 @@ class VictimMetadata(msgspec.Struct, gc=False):
 
 
 class VictimPod(msgspec.Struct, gc=False):
-    """A whole Pod; the rest of it is in the cluster cache."""
+    """A whole Pod; only its metadata is read, as the cluster cache has the rest."""
 
     metadata: VictimMetadata
 
@@ -92,7 +92,7 @@ class NameOnlyNodeList(msgspec.Struct, kw_only=True):
 
 
 class NameOnlyArgs(msgspec.Struct):
-    """ExtenderArgs with the names of its nodes only."""
+    """ExtenderArgs with only the names of its nodes."""
 
     pod: PodBytes = field(name="Pod")
     nodes: NameOnlyNodeList | None = field(default=None, name="Nodes")
@@ -100,14 +100,14 @@ class NameOnlyArgs(msgspec.Struct):
 
 
 class RawVictims(msgspec.Struct, gc=False):
-    """MetaVictims with the bytes of its pods."""
+    """MetaVictims with its pods as bytes."""
 
     pods: Raw = field(name="Pods")
     num_pdb_violations: Int64 = field(name="NumPDBViolations")
 
 
 class NodesOnlyArgs(msgspec.Struct):
-    """ExtenderArgs with its whole Nodes only."""
+    """ExtenderArgs with only its whole Nodes."""
 
     nodes: NodeList | None = field(default=None, name="Nodes")
 

@@ -1,14 +1,14 @@
 """Decode the requests of the four verbs (extender/v1): ExtenderArgs, ExtenderPreemptionArgs, ExtenderBindingArgs.
 
-1. A body in exactly the layout that kube-scheduler writes is cut into its parts, which decode as one value each.
+1. A body in exactly the layout that kube-scheduler writes is split into its parts, each decoded as one value.
 2. Any other body is decoded key by key, with Go's field names.
-3. If a required key is missing, it is decoded once more with the keys of the extender types in any case (`pod`,
+3. If a required key is missing, the body is decoded once more with the keys of the extender types in any case (`pod`,
    `nodenames`, `uid`), which older schedulers and manual curl calls use.
 
-The keys of the Kubernetes objects inside have one spelling, the API's. Unknown keys are ignored, the last of duplicate
-keys counts, and `null` is what Go writes for the form that is not used.
+Keys of the Kubernetes objects inside must be spelled as in the API. Unknown keys are ignored, the last of duplicate
+keys counts, and Go writes `null` for the form that is not used.
 
-Rule: a body that cannot be understood is a RequestError with place and reason, which never repeats the input; nothing
+Rule: a body that cannot be decoded is a RequestError with place and reason, which never repeats the input; nothing
 that was sent is ever treated as absent.
 """
 
@@ -47,14 +47,14 @@ from extender.wire import (
     RawVictims,
 )
 
-# JSON objects in a body. A decoded object takes up to 150 bytes, however short its JSON is; in whole Nodes and Pods,
-# an object has about 90 bytes of JSON.
+# Maximum number of JSON objects in a body. A decoded object takes up to 150 bytes, however short its JSON is; in whole
+# Nodes and Pods, an object has about 90 bytes of JSON.
 MAX_OBJECTS: Final = 4_000_000
 MIN_OBJECT_BYTES: Final = len('{"UID":""},')
-# Nodes in a `/preempt` request; a cluster has at most some 10,000. One costs up to 10 us, and takes as little as 40
-# bytes.
+# Maximum number of nodes in a `/preempt` request; a cluster has at most about 10,000. A node costs up to 10 us, and
+# takes as little as 40 bytes.
 MAX_CANDIDATES: Final = 100_000
-# Size of a body whose keys may have any case: respelling the keys of a victim takes 4 us.
+# Maximum size of a body whose keys may have any case: respelling the keys of a victim takes 4 us.
 MAX_RESPELLED_BYTES: Final = 2 << 20
 _UTF8_CHUNK_BYTES = 1 << 20
 _MAX_MESSAGE_CHARACTERS = 250
@@ -76,7 +76,7 @@ class FilterRequest:
     list_metadata: Raw
     """`metadata` of the NodeList that was sent."""
     items: memoryview | Raw | None = None
-    """The bytes of the list of whole Nodes, if its place in the body is known, or of a compact list of names."""
+    """The bytes of the list of whole Nodes, if its position in the body is known, or of a compact list of names."""
 
     @property
     def has_whole_nodes(self) -> bool:
@@ -94,13 +94,13 @@ class FilterRequest:
 
 
 class LastNames:
-    """The last request with names: if all nodes fit, kube-scheduler sends /prioritize the same bytes as /filter."""
+    """Cache of the last request with names: if all nodes fit, /prioritize gets the same bytes as /filter."""
 
     def __init__(self) -> None:
         self._last: tuple[bytes, FilterRequest] | None = None
 
     def decode(self, body: bytes, max_names_bytes: int) -> FilterRequest:
-        """Decode as `decode_filter` does, unless these bytes were the last request."""
+        """Decode as `decode_filter` does, or return the last request if its bytes were the same."""
         if self._last is not None and self._last[0] == body:
             return self._last[1]
         request = decode_filter(body, max_names_bytes)
@@ -117,14 +117,14 @@ class PreemptRequest:
     sent: SentCandidates
     """Node -> candidate, in the order in which they were sent."""
     terminating: frozenset[str] = frozenset()
-    """UIDs of victims that terminate in kube-scheduler's cache, too; only whole pods show that."""
+    """UIDs of victims that are already terminating in kube-scheduler's cache; known only from whole Pods."""
 
 
 # --- shapes and decoders --------------------------------------------------------------------------------------------
 
 Shape = Mapping[str, "Shape"] | list["Shape"] | None
-"""The keys of an object, each with the shape of its value; [shape of every member] of a list or map; None: any value,
-left as it is."""
+"""Keys of an object with the shapes of their values; [shape of every member] of a list or map; None for any value, left
+as it is."""
 
 _ARGS_KEYS: Shape = {"Pod": None, "Nodes": None, "NodeNames": None}
 _PREEMPTION_KEYS: Shape = {
@@ -161,9 +161,9 @@ _BEFORE_POD, _BEFORE_ITEMS, _AFTER_ITEMS = b'{"Pod":', b',"Nodes":{"metadata":{}
 def decode_filter(body: bytes, max_names_bytes: int | None = None) -> FilterRequest:
     """Decode ExtenderArgs. Raises RequestError.
 
-    `max_names_bytes`: limit of NodeNames, checked before it is decoded.
+    `max_names_bytes`: maximum size of NodeNames, checked before it is decoded.
     """
-    # 1. Decode the layout that kube-scheduler writes, else any other.
+    # 1. Decode the layout that kube-scheduler writes, else any other layout.
     args, items = _decode_as_sent(body) or (
         _decode(body, _NAME_ONLY_ARGS_DECODER, _ARGS_KEYS, ("nodes", "node_names")),
         None,
@@ -188,7 +188,7 @@ def decode_filter(body: bytes, max_names_bytes: int | None = None) -> FilterRequ
 def _decode_as_sent(body: bytes) -> tuple[NameOnlyArgs, memoryview] | None:
     """Decode whole Nodes in kube-scheduler's layout; None for any other layout.
 
-    The second value is the list of Nodes: a response that accepts all Nodes repeats those bytes.
+    The second value has the bytes of the list of Nodes, which a response that accepts all Nodes repeats.
     """
     at = body.find(_BEFORE_ITEMS)
     if at < 0 or not (body.startswith(_BEFORE_POD) and body.endswith(_AFTER_ITEMS)):
@@ -198,7 +198,7 @@ def _decode_as_sent(body: bytes) -> tuple[NameOnlyArgs, memoryview] | None:
         _check_text(body)
         pod = _RAW_DECODER.decode(memoryview(body)[len(_BEFORE_POD) : at])
         return NameOnlyArgs(pod, NameOnlyNodeList(items=_NAME_ONLY_ITEMS_DECODER.decode(items))), items
-    except (ValueError, RecursionError):  # another layout or invalid: the caller decodes the whole body and finds out
+    except (ValueError, RecursionError):  # a different layout or invalid: the caller decodes the whole body to find out
         return None
 
 
@@ -265,7 +265,7 @@ def _decode_victims_as_sent(body: bytes) -> tuple[Raw, SentCandidates] | None:
         _check_text(body)
         pod = _RAW_DECODER.decode(memoryview(body)[len(_BEFORE_POD) : at])
         victims = _RAW_VICTIMS_DECODER.decode(memoryview(body)[at + len(_BEFORE_META_VICTIMS) : -1])
-    except (ValueError, RecursionError):  # another layout or invalid: the caller decodes the whole body and finds out
+    except (ValueError, RecursionError):  # a different layout or invalid: the caller decodes the whole body to find out
         return None
     found = _read_uids(b"".join([one.pods for one in victims.values()]), len(victims))
     if found is None:
@@ -277,10 +277,10 @@ def _decode_victims_as_sent(body: bytes) -> tuple[Raw, SentCandidates] | None:
 def _read_uids(text: bytes, lists: int) -> tuple[npt.NDArray[np.int64], UIDArray] | None:
     """Return the number of UIDs in each of the concatenated lists of MetaPods, and all UIDs.
 
-    None: some list is empty or not compact, or has a UID with escapes or of another length than UID_BYTES.
+    None if a list is empty or not compact, or has a UID with escapes or of a length other than UID_BYTES.
     """
     # Decoding 5,000 candidates takes 9 ms this way, and 46 ms as Structs.
-    # 1. Find where each list ends; its size follows, if its elements are all as long as _META_POD.
+    # 1. Find the end of each list; its size follows, if all its elements are as long as _META_POD.
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("]"))
     sizes, rest = np.divmod(np.diff(ends, prepend=-1) - 1, _META_POD.itemsize)
     count = int(sizes.sum())
@@ -290,7 +290,7 @@ def _read_uids(text: bytes, lists: int) -> tuple[npt.NDArray[np.int64], UIDArray
     starts = np.arange(count) * _META_POD.itemsize + np.repeat(np.arange(lists), sizes)
     pods = np.ndarray(len(text) - _META_POD.itemsize + 1, f"V{_META_POD.itemsize}", text, strides=(1,))[starts]
     pods = pods.view(_META_POD)
-    # 3. Check the bytes around the UIDs. The text is valid JSON, so what stands between the quotes is a string.
+    # 3. Check the bytes around the UIDs. The text is valid JSON, so the bytes between the quotes are a string.
     before = np.full(count, ord(","))
     before[np.cumsum(sizes) - sizes] = ord("[")
     uids = np.ascontiguousarray(pods["uid"])
@@ -357,7 +357,7 @@ def _check_text(body: bytes) -> None:
 def _respell(raw: Raw, shape: Shape) -> Raw:
     """Spell the keys of a value as Go does; the exact spelling wins, and unknown keys are left out.
 
-    A value of another shape is returned unchanged, for the decoder to reject.
+    A value of a different shape is returned unchanged, for the decoder to reject.
     """
     kind = bytes(memoryview(raw)[:1])
     if isinstance(shape, list) and kind == b"[":
@@ -377,9 +377,9 @@ def _respell(raw: Raw, shape: Shape) -> Raw:
 
 
 def _request_error(error: Exception, body: bytes | Raw, of: str = "") -> RequestError:
-    """Return a decoder's error with a JSON path and without input: `Pod.spec.priority: expected …`.
+    """Convert a decoder's error to one with a JSON path and without input: `Pod.spec.priority: expected …`.
 
-    `of`: path within the body of what was decoded.
+    `of`: path within the body of the decoded part.
     """
     if isinstance(error, RequestError):
         return error
@@ -388,7 +388,7 @@ def _request_error(error: Exception, body: bytes | Raw, of: str = "") -> Request
     if isinstance(error, UnicodeDecodeError):
         return RequestError("the body: text that is not valid UTF-8")
     match = _ERROR_LOCATION.fullmatch(str(error))
-    # msgspec writes: Expected `int`, got `str` - at `$.Pod.spec.priority`; of a part, `$` is the path of that part.
+    # msgspec writes: Expected `int`, got `str` - at `$.Pod.spec.priority`; for a part, `$` is the path of that part.
     what, path = (match["what"], match["where"] or "") if match else (str(error), "")
     path = path.replace("`", "").replace("$.", f"{of}." if of else "").replace("$", of)
     # msgspec reports a lone surrogate as truncated or malformed data; Go never writes one, but other clients may.
@@ -435,7 +435,7 @@ def _check_amounts(path: str, amounts: ResourceList | None) -> None:
         try:
             quantity.parse(amount)
         except ValueError:
-            # Names that are no resource names could be anything, and errors never repeat the input.
+            # A name that is not a resource name could be anything, and errors never repeat the input.
             resource = name if _RESOURCE_NAME.fullmatch(name) else "…"
             raise RequestError(f"{path}[{resource}]: not a quantity (such as 500m, 2 or 1Gi)") from None
 
@@ -465,7 +465,7 @@ def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
 
 
 def decode_node(raw: Raw, position: int) -> Node:
-    """Decode and validate the whole Node in this position of a request. Raises RequestError."""
+    """Decode and validate the whole Node at `position` of a request. Raises RequestError."""
     path, size = f"Nodes.items[{position}]", memoryview(raw).nbytes
     if size > MAX_NODE_BYTES:
         raise RequestTooLarge(f"{path}: {size} bytes, at most {MAX_NODE_BYTES} are accepted")

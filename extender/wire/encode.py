@@ -25,7 +25,7 @@ from extender.wire import (
 )
 from extender.wire.decode import FilterRequest
 
-# Bytes of UTF-8 to which the error in a response is cut.
+# Maximum number of UTF-8 bytes of the error in a response.
 MAX_ERROR_BYTES: Final = 1 << 10
 
 T = TypeVar("T")
@@ -37,15 +37,15 @@ class FilterAnswer(Protocol):
 
     @property
     def accepted(self) -> Sequence[int]:
-        """Positions in the requested list, ascending."""
+        """Indexes of the accepted nodes in the requested list, ascending."""
 
     @property
     def failed(self) -> dict[str, str]:
-        """Node -> message, where evicting pods would help."""
+        """Node -> message, for nodes where evicting pods would help."""
 
     @property
     def unresolvable(self) -> dict[str, str]:
-        """Node -> message, where it would not."""
+        """Node -> message, for nodes where evicting pods would not help."""
 
 
 class VictimsOnNode(Protocol):
@@ -70,7 +70,7 @@ def encode_filter(request: FilterRequest, decision: FilterAnswer) -> bytes:
 
 
 def _accepted(request: FilterRequest, positions: Sequence[int], sent: Callable[[], list[T]]) -> list[T]:
-    """Return the sent Nodes or names in these positions, which are ascending and distinct."""
+    """Return the sent Nodes or names at the given positions, which are ascending and distinct."""
     if not positions:
         return []
     if len(positions) < len(request.nodes):
@@ -91,7 +91,7 @@ def encode_prioritize(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
 
 
 def encode_preempt(kept: Iterable[VictimsOnNode]) -> bytes:
-    """Encode ExtenderPreemptionResult: always NodeNameToMetaVictims, also when whole Pods were sent."""
+    """Encode ExtenderPreemptionResult: always NodeNameToMetaVictims, even if whole Pods were sent."""
     return _encode_victims(
         {one.node: ([pod.metadata.uid for pod in one.victims], one.num_pdb_violations) for one in kept}
     )
@@ -114,5 +114,5 @@ def encode_bind(error: str = "") -> bytes:
 
 
 def _cut(error: str) -> str:
-    # "replace" for lone surrogates, "ignore" for a character that the cut divides.
+    # "replace" for lone surrogates, "ignore" for a character that the cut splits.
     return error.encode("utf-8", "replace")[:MAX_ERROR_BYTES].decode("utf-8", "ignore")

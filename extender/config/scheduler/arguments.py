@@ -1,6 +1,6 @@
 """Plugin arguments (pkg/scheduler/apis/config/v1, v1.36): types, defaults, and the fields of Profile that they set.
 
-Rule: a value is rejected if decisions would be wrong with it; everything else is left to kube-scheduler.
+Rule: only a value that would make decisions wrong is rejected; the rest is left to kube-scheduler.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
@@ -40,7 +40,7 @@ def _weights(resources: Any) -> Any:
         return [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
     if not isinstance(resources, list):
         return resources
-    # Anything that is not as expected is left to the validation of the type.
+    # Unexpected values are left to the validation of the type.
     return [
         {**one, "weight": 1} if isinstance(one, dict) and one.get("weight") in (None, 0) else one for one in resources
     ]
@@ -225,6 +225,6 @@ ARGS_OF: Final[dict[str, type[PluginArgs]]] = {
 
 
 def args_type(plugin: str, minor: int) -> type[PluginArgs] | None:
-    """Return the type of a plugin's arguments; None: kube-scheduler does not read them."""
+    """Return the type of a plugin's arguments; None if kube-scheduler does not read them."""
     has_type = plugin != "DynamicResources" or minor >= 34  # the minor that added DynamicResourcesArgs
     return ARGS_OF.get(plugin) if has_type else None

@@ -1,7 +1,7 @@
 """Compare an `extenders` entry of kube-scheduler's configuration with the configuration of this extender.
 
-Two files describe one connection: kube-scheduler's file how it calls, ours how calls are answered. Each may be valid by
-itself although no call arrives, or calls have no effect. Findings follow from NewHTTPExtender and makeTransport
+Two files describe one connection: kube-scheduler's file the calls, ours the answers. Each file may be valid by itself
+although no call arrives, or calls have no effect. Findings follow from NewHTTPExtender and makeTransport
 (extender.go), buildExtenders (scheduler.go) and callExtenders (framework/preemption) of v1.36.
 
 Rule: a finding is about both files, with its place and the change to make. A mistake that keeps kube-scheduler from
@@ -49,7 +49,7 @@ MAX_EXTENDER_SCORE: Final = 100
 # Distance between two scores of an extender after scaling, before its weight.
 EXTENDER_SCORE_STEP: Final = 10
 
-# Ratio of difflib from which the name of a plugin counts as misspelt: one letter in ten differs.
+# Ratio of difflib from which a plugin's name counts as misspelt: one letter in ten differs.
 MIN_SIMILARITY: Final = 0.9
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -95,9 +95,9 @@ class Entry:
 
 
 def own_entries(document: KubeSchedulerConfiguration, config: Configuration) -> list[int]:
-    """Return the indexes of the entries that may be ours: the only one, or those with our port, else our verbs."""
+    """Return the indexes of entries that may be ours: the only entry, or entries with our port, else with our verbs."""
     extenders = document.extenders
-    # A port is ours more certainly than verbs, which other extenders may have named alike.
+    # A port identifies our entry more reliably than verbs, for which other extenders may have the same names.
     by_port = [number for number, one in enumerate(extenders) if _port(one) == config.server.port]
     verbs = [_verbs_of(one).items() for one in extenders]
     by_verbs = [number for number, given in enumerate(verbs) if given and given <= SERVED_VERBS.items()]
@@ -114,12 +114,12 @@ def check_entry(entry: Entry) -> list[Finding]:
 
 
 def timeout_seconds(section: ExtenderSection) -> float:
-    """Return how long kube-scheduler waits for a response; absent and 0: its default; negative: forever."""
+    """Return the seconds that kube-scheduler waits for a response: its default if absent or 0, forever if negative."""
     return nanoseconds_of(section.http_timeout or "0") / 1e9 or 5.0  # DefaultExtenderTimeout
 
 
 def call_order(document: KubeSchedulerConfiguration) -> list[int]:
-    """Return the indexes of the extenders in call order: ignorable ones come last (buildExtenders)."""
+    """Return the indexes of the extenders in call order: ignorable extenders come last (buildExtenders)."""
     return sorted(range(len(document.extenders)), key=lambda number: document.extenders[number].ignorable)
 
 
@@ -247,7 +247,7 @@ def _node_cache(entry: Entry) -> Findings:
     if entry.section.node_cache_capable:
         return
     limit = f"up to server.maxBodyBytes ({entry.config.server.max_body_bytes >> 20}Mi)"
-    # findNodesThatPassExtenders makes new NodeInfos of the Nodes that come back.
+    # findNodesThatPassExtenders makes new NodeInfos of the Nodes in the response.
     lost = ", and its own score plugins then see nodes without pods" if entry.section.filter_verb else ""
     message = f"is false: kube-scheduler sends whole Node objects and pods, {limit}{lost}"
     yield "warning", "nodeCacheCapable", message, "nodeCacheCapable: true (docs/wire.md)"
@@ -340,8 +340,8 @@ def _order(entry: Entry) -> Findings:
 def find_misspelt_plugins(config: KubeSchedulerConfiguration) -> Iterator[Finding]:
     """Yield a warning for each disabled or configured plugin whose name is nearly that of an in-tree plugin.
 
-    kube-scheduler rejects an unknown plugin only where it is enabled. Names that are less similar may be those of
-    plugins that kube-scheduler was built with.
+    kube-scheduler rejects an unknown plugin only if it is enabled. Less similar names may be those of plugins that
+    kube-scheduler was built with.
     """
     for number, profile in enumerate(config.profiles):
         for key, name, effect in _unchecked_names(profile):
@@ -385,7 +385,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _is_served(called: str, host: str) -> bool:
-    """Return whether a call to this address or name can reach a listener on `host`."""
+    """Return whether a call to `called` can reach a listener on `host`."""
     if host in ("0.0.0.0", "::"):
         return True
     if not (is_loopback(called) and is_loopback(host)):

@@ -2,7 +2,7 @@
 
 Mirrors v1.mergePlugins, and runtime.NewFramework with updatePluginList and expandMultiPointPlugins (v1.36).
 
-Rule: a plugin that is not in-tree may implement any extension point; only the points that name it say which.
+Rule: an out-of-tree plugin may implement any extension point; only the points that list it show which.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ class Expanded:
     weights: Mapping[str, int]
     """Score plugin -> weight."""
     foreign: Mapping[str, frozenset[str]]
-    """Extension point -> enabled plugins that are not in-tree, and may run there."""
+    """Extension point -> enabled out-of-tree plugins, which may run there."""
 
 
 def merge_plugins(plugins: Plugins, features: Features) -> dict[str, PluginSet]:
@@ -72,8 +72,8 @@ def expand(sets: Mapping[str, PluginSet], minor: int) -> Expanded:
         own, disabled = [name for name, _ in sets[point].enabled], sets[point].disabled
         multi = [] if "*" in disabled else [name for name, _ in everywhere if name not in disabled]
         runs = {name for name, one in registry.items() if one.implements(point, minor)}
-        # expandMultiPointPlugins: first the MultiPoint plugins that the point configures again, then the other ones of
-        # MultiPoint, then the point's own.
+        # expandMultiPointPlugins: first the MultiPoint plugins that the point configures again, then the other plugins
+        # of MultiPoint, then the point's own.
         again, others = [name for name in own if name in multi], [name for name in multi if name not in own]
         points[point] = tuple(name for name in dict.fromkeys((*again, *others, *own)) if name in runs)
         foreign[point] = frozenset({*own, *multi} - registry.keys())
@@ -82,12 +82,12 @@ def expand(sets: Mapping[str, PluginSet], minor: int) -> Expanded:
 
 
 def misplaced_plugins(sets: Mapping[str, PluginSet], minor: int, path: KeyPath) -> Iterator[Mistake]:
-    """Yield the in-tree plugins at `path` that this minor lacks, or that do not implement their extension point."""
-    # kube-scheduler rejects them itself. We need them to find the version that a file is for.
+    """Yield the in-tree plugins at `path` that `minor` lacks, or that do not implement their extension point."""
+    # kube-scheduler itself rejects such plugins. We look for them to find the version that a file is for.
     registry = in_tree(minor)
     for point, plugins in sets.items():
         for index, (name, _) in enumerate(plugins.enabled):
-            # Positions in multiPoint are those of the merged list, not of the file.
+            # Indexes in multiPoint are indexes of the merged list, not of the file.
             at = (*path, point, "enabled") if point == "multiPoint" else (*path, point, "enabled", index)
             if name in ("", "*") or (name in IN_TREE and name not in registry):
                 yield Mistake(at, f'plugin "{name}" does not exist')

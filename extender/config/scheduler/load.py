@@ -5,9 +5,9 @@
 3. Expand: merge each plugin set with the default one, then expand MultiPoint (`expansion`).
 4. Merge plugin args: let the arguments of each enabled plugin set its fields of Profile (`arguments`).
 
-Steps 2 to 4 depend on the version and are repeated when another version is found; the file is read once.
+Steps 2 to 4 depend on the version and are repeated when a different version is found; the file is read once.
 
-Rule: what cannot be read is refused with place and reason; anything else that kube-scheduler refuses is left to it.
+Rule: a value that cannot be read is refused with place and reason; kube-scheduler itself refuses other mistakes.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ from extender.k8s.version.found import FoundVersion
 from extender.k8s.version.gates import NO_EMULATION, Emulation
 from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR
 
-# Order in which minors are tried while none is set or found; the first one that accepts the file is assumed.
+# Order in which minors are tried if none is set or found; the first minor that accepts the file is assumed.
 ASSUMED_MINORS: Final = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEFAULT_MINOR + 1, NEWEST_MINOR + 1))
 
 ASSUMED: Final = "assumed, because the configuration fits it and no version was found in the cluster"
-"""Source of a minor that was assumed."""
+"""Source of an assumed minor."""
 
 # In-tree plugins that can reject a pod but that we don't evaluate. DynamicResources is reported per pod.
 NOT_EVALUATED: Final = frozenset({"GangScheduling"})
@@ -63,7 +63,7 @@ class SchedulerSource:
 
     config: Configuration
     read: SchedulerDocument | None
-    """None: only the flags are checked."""
+    """None if only the flags are checked."""
     document: Document | None = None
     """Our own configuration file, if its lines are known."""
 
@@ -80,14 +80,14 @@ class SchedulerSource:
             raise ConfigError(f"{error}\n{assumed}; {other.version} accepts this") from error
 
     def assume(self) -> KubeScheduler:
-        """Return the kube-scheduler of the version that is set, else of the first that accepts this.
+        """Return the kube-scheduler of the configured version, else of the first version that accepts this.
 
         Raises ConfigError. With auto, a file that only some versions accept may be right: the version is found later.
         """
         return self._assumed() or self._resolve(None)
 
     def _assumed(self) -> KubeScheduler | None:
-        """Return the kube-scheduler of the first minor that accepts this; None: no minor does, or a version is set."""
+        """Return the kube-scheduler of the first minor that accepts this; None if no minor does or a version is set."""
         if self.config.scheduler.version != "auto":
             return None
         for minor in ASSUMED_MINORS:
@@ -112,7 +112,7 @@ class SchedulerSource:
 def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None) -> KubeScheduler:
     """Return the kube-scheduler described by `scheduler` of the configuration. Raises ConfigError.
 
-    `found` replaces `scheduler.version: auto`; without it, that is DEFAULT_MINOR.
+    `found` replaces `scheduler.version: auto`; without `found`, auto means DEFAULT_MINOR.
     """
     return read_scheduler(config).resolve(found)
 
@@ -185,14 +185,14 @@ def _release(
     found: FoundVersion | None = None,
     refuse: Callable[[str, str], ConfigError] = lambda _, reason: ConfigError(reason),
 ) -> KubeScheduler:
-    """Return the kube-scheduler with these flags, without profiles.
+    """Return the kube-scheduler with the given flags, without profiles.
 
     `refuse`: (our setting for a flag that kube-scheduler does not start with, reason) -> error.
     """
     if not isinstance(version, str | None):
         raise ConfigError(f'version must be text such as "1.33", not {version!r}')
     found = found or FoundVersion(DEFAULT_MINOR, "default")
-    # Each flag is tried by itself, so that `key` names the one at fault.
+    # Each flag is tried by itself, so that `key` names the flag at fault.
     key = "version"
     try:
         if version is not None:
@@ -230,7 +230,7 @@ def _with_profiles(release: KubeScheduler, read: SchedulerDocument, base: Profil
         raise read.document.refuse(mistakes)
     # 5. Fields that depend on all profiles, and on the extenders.
     ungated = frozenset(one.scheduler_name for one in profiles if "SchedulingGates" not in one.pre_enqueue_plugins)
-    # The resources that an extender manages replace those that a profile's arguments ignore (buildExtenders).
+    # Resources with ignoredByScheduler of any extender replace the ignored resources of each profile (buildExtenders).
     ignored = frozenset(
         one.name for extender in config.extenders for one in extender.managed_resources if one.ignored_by_scheduler
     )
@@ -251,7 +251,7 @@ def _profile(
     mistakes = _unknown_points(section, path, minor) or list(misplaced_plugins(sets, minor, (*path, "plugins")))
     expanded = expand(sets, minor)
     points, foreign = expanded.points, expanded.foreign
-    # 4. Merge plugin args: those of enabled plugins only, as kube-scheduler builds no others.
+    # 4. Merge plugin args, only for enabled plugins: kube-scheduler builds no other plugins.
     enabled = {name for plugins in sets.values() for name, _ in plugins.enabled}
     by_args, wrong = _fields_by_args(section, enabled, path, minor)
     profile = replace(

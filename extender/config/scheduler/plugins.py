@@ -2,7 +2,7 @@
 
 Mirrors plugins.NewInTreeRegistry, the interfaces that each plugin asserts and v1.getDefaultPlugins.
 
-Rule: extension points have the names of the configuration file (`preFilter`); a minor stands beside what it changed.
+Rule: extension points have the names of the configuration file (`preFilter`); each change is declared with its minor.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -48,12 +48,12 @@ class InTreePlugin:
     points: tuple[str, ...]
     """Extension points that it implements."""
     since: int = OLDEST_MINOR
-    """First minor with the plugin, and the last one."""
+    """First minor with the plugin; `until` is the last."""
     until: int = NEWEST_MINOR
     later: tuple[tuple[int, str], ...] = ()
-    """(first minor, extension point) for what it implements only since then."""
+    """(first minor, extension point) for points that it implements only since that minor."""
     earlier: tuple[tuple[int, str], ...] = ()
-    """(last minor, extension point) for what it implements no longer."""
+    """(last minor, extension point) for points that it implemented only up to that minor."""
 
     def implements(self, point: str, minor: int) -> bool:
         later = (name for first, name in self.later if first <= minor)
@@ -61,7 +61,7 @@ class InTreePlugin:
         return point in (*self.points, *later, *earlier)
 
 
-# In the default profile up to 1.30; CinderLimits never.
+# The default profile has these plugins up to 1.30, except CinderLimits.
 _VOLUME_LIMITS: Final = InTreePlugin(("preFilter", "filter"), until=31)
 
 IN_TREE: Final[dict[str, InTreePlugin]] = {
@@ -98,7 +98,7 @@ IN_TREE: Final[dict[str, InTreePlugin]] = {
     "TopologyPlacementGenerator": InTreePlugin(("placementGenerate",), since=36),
     "PodGroupPodsCount": InTreePlugin(("placementScore",), since=36),
 }
-"""Plugin by name."""
+"""Name -> plugin."""
 
 DEFAULT_WEIGHTS: Final = {
     "TaintToleration": 3,
@@ -111,12 +111,12 @@ DEFAULT_WEIGHTS: Final = {
 
 
 def in_tree(minor: int) -> dict[str, InTreePlugin]:
-    """Return the in-tree plugins of this minor."""
+    """Return the in-tree plugins of `minor`."""
     return {name: one for name, one in IN_TREE.items() if one.since <= minor <= one.until}
 
 
 def evaluated_out_of_tree(names: Iterable[str]) -> dict[str, InTreePlugin]:
-    """Return the plugins that are not in-tree but in the engine's registry."""
+    """Return the named plugins that are out-of-tree and in the engine's registry."""
     others = [name for name in names if name not in IN_TREE]
     if not others:
         return {}
@@ -134,11 +134,11 @@ def default_plugins(features: Features) -> tuple[tuple[str, int], ...]:
 
 
 def _default_names(features: Features) -> Iterator[str]:
-    # The order decides which plugin names a node's reason: the first one that rejects it.
+    # The order decides which plugin names a node's reason: the first plugin that rejects the node.
     first = ("NodeUnschedulable", "NodeName")
     yield from ("SchedulingGates", "PrioritySort", *(reversed(first) if features.node_name_is_prefiltered else first))
     yield from ("TaintToleration", "NodeAffinity", "NodePorts")
-    # Before NodeResourcesFit, so that a node without resize preemption is rejected for that.
+    # Before NodeResourcesFit, so that a node without resize preemption is rejected for that reason.
     yield from ("DeferredPodScheduling",) if features.in_place_pod_vertical_scaling_scheduler_preemption else ()
     yield from ("NodeResourcesFit", "VolumeRestrictions")
     yield from ("EBSLimits", "GCEPDLimits") if features.in_tree_volume_limits else ()

@@ -43,7 +43,7 @@ def kubernetes_scalar(text: str) -> object:
     if not isinstance(value, str) or not _FRACTION.fullmatch(value):
         return value
     number = float(value)
-    # The reader goes through JSON, whose decoder takes 3.0 for an integer field.
+    # The reader goes through JSON, whose decoder accepts 3.0 for an integer field.
     return int(number) if number.is_integer() else number
 
 

@@ -1,6 +1,6 @@
 """Calls of functions: the implementation and its cost (runtimecost.go and library/cost.go).
 
-Rule: a function that is declared but not implemented is not evaluated, and is named.
+Rule: planning a call of a function that is declared but not implemented raises UnsupportedFeature with its name.
 """
 
 import operator
@@ -38,7 +38,7 @@ def call(
     of_1_37: bool,
     apply: Callable[..., Any] | None = None,
 ) -> Evaluate:
-    """Return the closure of a call of a function, or of `apply` instead; raises UnsupportedFeature."""
+    """Return the closure that calls a function, or `apply` in its place; raises UnsupportedFeature."""
     apply = apply or _implementation(name, overloads, of_1_37=of_1_37)
     cost = _cost(name, overloads, of_1_37=of_1_37)
     if len(overloads) == 1:  # the cost tracker knows the overload, and asserts its types
@@ -61,7 +61,7 @@ def call(
 
 def both(run: Run, one: Evaluate, other: Evaluate) -> tuple[Any, Any]:
     """Return the values of two operands."""
-    # The second one is evaluated even if the first one fails: it costs, too, and may panic.
+    # The right operand is evaluated even if the left one fails: it costs, too, and may panic.
     try:
         left = one(run)
     except CelError:
@@ -79,7 +79,7 @@ def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: 
             return apply(run, left, right)
         result = apply(run, left, right)
         run.cost += cost(run, [left, right], result)
-        run.check()  # what joins two values can double them each time
+        run.check()  # joining two values can double their size each time
         return result
 
     return evaluate
@@ -87,10 +87,10 @@ def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: 
 
 def _implementation(name: str, overloads: list[Overload], *, of_1_37: bool) -> Callable[..., Any]:
     first = overloads[0]
-    # An unguarded function does what each of its overloads does.
+    # All overloads of an unguarded function have the same implementation.
     if not first.guarded and first.apply is not None:
         return first.apply
-    # Where the checker could not tell, cel-go tries all overloads of the function, not only those that it found.
+    # If the checker finds several overloads, cel-go tries all overloads of the function, not only the ones found.
     chosen = overloads if len(overloads) == 1 else functions(of_1_37=of_1_37)[name]
     bound = [(list(map(_test, each.arguments)), _bound(name, each)) for each in chosen]
 
@@ -108,13 +108,13 @@ def _bound(name: str, overload: Overload) -> Callable[..., Any]:
         return overload.apply
     target = overload.arguments[0] if overload.arguments else DYN
     if target[0] in ("struct", "opaque") and not is_optional(target):
-        # Only functions that are not evaluated make values of this type, so that no value passes the test.
+        # Only unevaluated functions return values of this type, so no value passes the test.
         return lambda _run, *_values: None
     raise UnsupportedFeature(f"{name}()")
 
 
 def _test(wanted: Type) -> Callable[[Any], bool]:
-    """Return a test of a value's type, which looks at the first element only (IsAssignableRuntimeType)."""
+    """Return a predicate on a value's type that checks only the first element (IsAssignableRuntimeType)."""
     kind = wanted[0]
     if kind in ("dyn", "any", "param"):
         return lambda _value: True
@@ -139,12 +139,12 @@ _ASSERTIONS: dict[str, tuple[str, ...]] = {
     "flatten": ("", "int"),
     "@sortByAssociatedKeys": ("no error", "list"),
 }
-"""By function: the types that cel-go's cost tracker asserts of arguments. It panics otherwise, and on errors."""
-# The error of sortBy()'s target comes again from its keys, so that the target needs no assertion of its type.
+"""Function -> types that cel-go's cost tracker asserts its arguments have; it panics on other types and on errors."""
+# An error of sortBy()'s target also comes from its keys, so the type of the target needs no assertion.
 
 
 def _asserting(argument: Evaluate, kind: str = "") -> Evaluate:
-    """Return the closure of an argument of which the cost tracker asserts a type."""
+    """Return the closure of an argument whose type the cost tracker asserts."""
     if not kind:
         return argument
     error_is_no = "ref.Val is *types.Err, not types.Int" if kind == "int" else f"*types.Err{_NO_LIST}Add"
@@ -178,7 +178,7 @@ def _matched(_run: Run, values: list[Any], _result: Any) -> int:
 
 
 def _sorted_by(_run: Run, values: list[Any], _result: Any) -> int:
-    """Return the cost of comparing all pairs of the last list: the keys, or the list itself."""
+    """Return the cost of comparing all pairs of elements of the last list: the keys, or the list itself."""
     items = values[-1]
     factor = 2.1 if items and type(items[0]) in (str, bytes) else 2.0
     return int(len(items) * len(items) * factor) + 11
@@ -186,7 +186,7 @@ def _sorted_by(_run: Run, values: list[Any], _result: Any) -> int:
 
 def _tree(run: Run, value: Any) -> int:
     """Return the cost of traversing a value (traversalCost)."""
-    run.work(1)  # a value may be in another one many times, so that a small list can have a huge tree
+    run.work(1)  # a value can be nested many times, so a small list can have a huge tree
     if isinstance(value, (str, bytes)):
         length = len(value) if isinstance(value, bytes) else len(value.encode("utf-8", "surrogatepass"))
         return int(length * 0.1)
@@ -230,18 +230,18 @@ _BY_OVERLOAD: dict[str, Cost] = {
     ".flatten(list)": lambda _run, values, _result: size(values[0]) + 11,
     ".flatten(int)": lambda _run, values, _result: size(values[0]) * values[1] + 11,
 }
-"""By function, with a dot before a member, and the type of its last argument."""
+"""`name(type of the last argument)` -> cost; member functions have a leading dot."""
 
 _SINCE_1_37: dict[str, Cost] = {
     "includes": _SEARCHED,
     "matches": _matched,
     **dict.fromkeys(("startsWith", "endsWith"), lambda _run, values, _result: ceil(size(values[1]) * 0.1)),
 }
-"""By function: costs that changed in v1.37."""
+"""Function -> cost since v1.37, where it changed."""
 
 
 def _cost(name: str, overloads: list[Overload], *, of_1_37: bool) -> Cost | None:
-    """Return the cost of a call, None for 1; a call whose overload only the values tell has no cost by overload."""
+    """Return the cost function of a call, None for a cost of 1; `_BY_OVERLOAD` needs a single overload."""
     if of_1_37 and name in _SINCE_1_37:
         return _SINCE_1_37[name]
     if name in _BY_FUNCTION or len(overloads) != 1 or not overloads[0].arguments:

@@ -1,7 +1,7 @@
 """Types of an expression and overloads of its calls (checker/checker.go and the validators, cel-go v0.26).
 
-Rule: the errors are cel-go's, with its messages at its positions; UnsupportedFeature is raised for an expression that
-cel-go may accept and that is not evaluated here.
+Rule: errors have cel-go's messages and positions; UnsupportedFeature is raised for an expression that cel-go may
+accept but that is not evaluated here.
 """
 
 from collections.abc import Callable
@@ -40,9 +40,9 @@ _MAX_LINE_BYTES: Final = 16_384
 
 @dataclass
 class Checked:
-    """A checked expression: types and overloads by node, and the identifiers and fields that are variables or types.
+    """A checked expression: types and overloads by node, and the names of nodes that are variables or types.
 
-    A name has a leading dot if a loop has a variable of that name, too, to which it does not refer.
+    A name has a leading dot if a loop variable has the same name but is not meant.
     """
 
     environment: Environment
@@ -54,7 +54,7 @@ class Checked:
 
 
 def check(tree: Tree, environment: Environment) -> Checked:
-    """Return the types of a tree's nodes; raises UnsupportedFeature."""
+    """Type-check a tree; raises UnsupportedFeature."""
     checker = _Checker(environment)
     try:
         checker.check(tree.root)
@@ -69,8 +69,8 @@ def check(tree: Tree, environment: Environment) -> Checked:
 
 
 def error_text(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> str:
-    """Return errors as cel-go displays them, in the order of their positions (common.Errors.ToDisplayString)."""
-    # Sorting is stable: errors at one position stay in the order in which they were found.
+    """Return errors as cel-go displays them, ordered by position (common.Errors.ToDisplayString)."""
+    # The sort is stable: errors at the same position keep the order in which they were found.
     placed = [(tree.positions.get(node, 0), text) for node, text in errors[:_MAX_ERRORS]]
     shown = [_displayed(expression, offset, text) for offset, text in sorted(placed, key=lambda each: each[0])]
     if len(errors) > _MAX_ERRORS:
@@ -91,7 +91,7 @@ def _displayed(expression: str, offset: int, text: str) -> str:
 
 
 def qualified_name(node: Expr) -> str | None:
-    """Return `a.b.c` of identifiers and fields, None for any other node (containers.ToQualifiedName)."""
+    """Return `a.b.c` for identifiers and fields, None for any other node (containers.ToQualifiedName)."""
     if node.kind == "ident":
         return node.name
     if node.kind == "select" and not node.test_only and node.operand is not None:
@@ -135,7 +135,7 @@ class _Checker:
         return self._error(node, f"undeclared reference to '{name}' (in container '')")
 
     def _look_up(self, name: str) -> Type | None:
-        """Return the type of a variable, or of a name that is a type."""
+        """Return the type of a variable or of a type name; None if the name is undeclared."""
         bare = name.removeprefix(".")
         local = self._local(bare)
         if local is not None and (name == bare or not self.environment.of_1_37):
@@ -150,13 +150,13 @@ class _Checker:
         return None
 
     def _local(self, name: str) -> Type | None:
-        """Return the type of a loop's variable."""
+        """Return the type of a loop variable; None if no loop declares the name."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def _named(self, node: Expr, name: str) -> Type | None:
-        """Return the type of a node that is a name, and add it to the names."""
+        """Return the type of a node that names a variable or a type, and record the name; None for any other node."""
         bare = name.removeprefix(".")
-        # Since cel-go 0.29 a loop's variable hides all names that begin with it, unless a dot stands before them.
+        # Since cel-go 0.29 a loop variable shadows all names that begin with it, unless they have a leading dot.
         is_local = self._local(bare.partition(".")[0]) is not None and self.environment.of_1_37
         if is_local and name == bare and node.kind == "select":
             return None
@@ -175,7 +175,7 @@ class _Checker:
         return BOOL if node.test_only else self.unifier.substitute(result)
 
     def _field(self, node: Expr, operand: Expr, name: str, *, optional: bool) -> Type:
-        """Return the type of a field, of a map's value, or of a dynamic value."""
+        """Return the type of a field or of a map's values, dyn for a dynamic operand."""
         of = self.unifier.substitute(self.check(operand))
         was_optional = is_optional(of)
         within = of[2] if was_optional else of
@@ -220,7 +220,7 @@ class _Checker:
     def _resolve(self, node: Expr, overloads: tuple[Overload, ...]) -> Type:
         types = self.checked.types
         given = tuple(types[each.id] for each in node.children())
-        if node.name in ("_&&_", "_||_"):  # whose error is at each operand, not at the call
+        if node.name in ("_&&_", "_||_"):  # errors are reported at each operand, not at the call
             return self._logical(node, given, overloads[0])
         found: list[Overload] = []
         result: Type | None = None
@@ -228,7 +228,7 @@ class _Checker:
             if overload.member is not (node.operand is not None):
                 continue
             arguments, returned = overload.arguments, overload.result
-            if overload.variables:  # which two calls of a function must not share
+            if overload.variables:  # two calls of a function must not share type variables
                 fresh = {each: self.unifier.new_variable() for each in sorted(overload.variables)}
                 arguments = tuple(_renamed(each, fresh) for each in arguments)
                 returned = _renamed(returned, fresh)
@@ -238,7 +238,7 @@ class _Checker:
                 if result is None:
                     result = returned
                 elif not is_dyn(result) and returned != result:
-                    result = DYN  # which overload it is, only the values tell
+                    result = DYN  # the overload depends on the values
         if result is None:
             shown = [display(self.unifier.substitute(each, free_to_dyn=True)) for each in given]
             target = f"{shown.pop(0)}." if node.operand is not None else ""
@@ -259,7 +259,7 @@ class _Checker:
         return BOOL
 
     def _unwrapped(self, node: Expr, of: Type) -> Type:
-        """Return the type within an optional element's or entry's type."""
+        """Return the type that the type of an optional element or entry wraps."""
         if is_optional(of):
             kind: Type = of[2]
             return kind
@@ -268,7 +268,7 @@ class _Checker:
         return of
 
     def _joined(self, before: Type | None, of: Type) -> Type:
-        """Return the type of a list's elements so far; the validators report elements of several types."""
+        """Return the common type of a list's elements so far; the validators report mixed types."""
         if before is None:
             return of
         return self.unifier.most_general(before, of) if self.unifier.assignable(before, of) else DYN
@@ -316,7 +316,7 @@ class _Checker:
             self._mismatch(node, expected, found)
 
     def _variables(self, loop: Loop, over: Expr, of: Type) -> dict[str, Type]:
-        """Return the types of the variables of a loop over a value of the type."""
+        """Return the types of a loop's variables, given the type that it iterates over."""
         first, second = ERROR, ERROR
         if of[0] == "list":
             first, second = (INT, of[1]) if loop.variable2 else (of[1], ERROR)
@@ -341,16 +341,16 @@ def _renamed(of: Type, fresh: dict[Type, Type]) -> Type:
 
 
 def _validate(root: Expr, checked: Checked) -> None:
-    """Report literals that are never valid, and lists and maps of several types (cel/validator.go)."""
+    """Report literals that are never valid, and lists and maps of mixed types (cel/validator.go)."""
     nodes = list(_descendants(root))
     for node in nodes:
         if node.kind == "call" and node.name == "format":
             _check_format(node, checked)
-    # The arguments of format() may be of several types: its own validator has checked them.
+    # Arguments of format() may have mixed types: its own validator has checked them.
     formatted = {
         id(each) for node in nodes if node.kind == "call" and node.name == "format" for each in _descendants(node)
     }
-    # The validators run one after the other, and errors at the same place stay in their order.
+    # The validators run one after another, and errors at the same position keep that order.
     for name in ("duration", "timestamp", "matches"):
         for node in nodes:
             argument = node.args[0] if node.kind == "call" and node.name == name and node.args else None
@@ -367,7 +367,7 @@ def _validate(root: Expr, checked: Checked) -> None:
 
 
 def _check_format(node: Expr, checked: Checked) -> None:
-    """Report clauses of a literal format that do not take the literal list's elements (stringFormatValidator)."""
+    """Report clauses of a literal format string that reject a literal argument (stringFormatValidator)."""
     target, arguments = node.operand, node.args[0]
     if target is None or target.kind != "literal" or type(target.value) is not str or arguments.kind != "list":
         return
@@ -392,7 +392,7 @@ def _check_format(node: Expr, checked: Checked) -> None:
 
 
 def _refused(node: Expr, kind: str, checked: Checked) -> Expr | None:
-    """Return the node that a clause does not accept: the argument, or a part of it."""
+    """Return the node that a clause rejects: the argument or a node within it; None if the clause accepts all."""
     if checked.types[node.id][0] not in (*CLAUSES[kind][0], "dyn"):
         return node
     within = node.args if kind == "s" and node.kind in ("list", "map") else []

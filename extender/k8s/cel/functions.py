@@ -1,11 +1,11 @@
 """Functions that an expression may call: their overloads and implementations.
 
-Those of cel-go's standard library and of the libraries that k8s.io/apiserver/pkg/cel/environment (v1.36) puts into the
+They are cel-go's standard library and the libraries that k8s.io/apiserver/pkg/cel/environment (v1.36) adds to the
 environment of stored expressions: strings 2, lists 3, sets, optional types, two-variable comprehensions, and
-Kubernetes' own. The modules of `library` declare what they implement: `name: (arguments) -> result; …`, members with
-the target before a dot, the overloads of a function in the order in which cel-go tries them.
+Kubernetes' own. Modules in `library` declare their functions as `name: (arguments) -> result; …`, with the target of a
+member function before a dot, and overloads in the order in which cel-go tries them.
 
-Rule: a function that is declared without an implementation is not evaluated; a call of it is named.
+Rule: planning a call of a function that is declared but not implemented raises UnsupportedFeature with its name.
 """
 
 import re
@@ -22,13 +22,13 @@ from extender.k8s.cel.types import DYN, NAMED_TYPES, Type, optional_of
 class Overload:
     member: bool
     arguments: tuple[Type, ...]
-    """With the target of a member first."""
+    """Types of the arguments; the target of a member function comes first."""
     result: Type
     variables: frozenset[Type]
     apply: Callable[..., Any] | None
-    """Its implementation, called with (run, *arguments); None: the plan evaluates it, or it is not evaluated."""
+    """Implementation, called with (run, *arguments); None if the planner evaluates it, or if it is not evaluated."""
     guarded: bool
-    """Arguments of other types never get to `apply`."""
+    """Whether arguments of other types are rejected before `apply` is called."""
 
 
 _PLANNED: Final = """
@@ -44,7 +44,7 @@ _[?_]: (map<K, V>, K) -> optional<V>; (optional<map<K, V>>, K) -> optional<V>
 or: optional<V>.(optional<V>) -> optional<V>
 orValue: optional<V>.(V) -> V
 """
-"""Functions that the plan evaluates itself, as it does not need all arguments or counts them otherwise."""
+"""Functions that the planner evaluates itself: they do not need all arguments, or their cost is counted differently."""
 
 _UNSUPPORTED: Final = """
 url: (string) -> URL
@@ -89,7 +89,7 @@ _TYPES: Final[dict[str, Type]] = {
         for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
     },
 }
-"""Names of types in declarations; a capital letter is a type parameter."""
+"""Type names in declarations; a single capital letter is a type parameter."""
 
 
 @cache
@@ -128,7 +128,7 @@ def _overload(declaration: str, apply: Callable[..., Any] | None, guarded: bool)
 
 
 def _split(arguments: str) -> list[str]:
-    """Return the arguments of a list; a comma within <> separates none."""
+    """Split a list of arguments at its commas, except commas within <>."""
     return [each for each in re.split(r", (?![^<]*>)", arguments) if each]
 
 

@@ -1,6 +1,6 @@
-"""Tokens of an expression: names, literals and marks, as cel-go splits it (parser/gen/CEL.g4, unescape.go).
+"""Lexer: splits an expression into names, literals and marks as cel-go does (parser/gen/CEL.g4, unescape.go).
 
-Rule: linear in the text. A character that begins no token ends them; the parser reports it when it gets there.
+Rule: linear in the text. Lexing ends at a character that begins no token; the parser reports it when it gets there.
 """
 
 import re
@@ -13,8 +13,8 @@ _EXPONENT: Final = r"[eE][+-]?[0-9]+"
 
 
 def _quoted(quote: str) -> str:
-    """Return the pattern of a string in one or three of these quotes, raw or with escapes."""
-    # Possessive quantifiers (*+) keep the pattern linear: the text of a quote that is never closed is not tried again.
+    """Return the pattern of a string in one or three of the given quotes, raw or with escapes."""
+    # Possessive quantifiers (*+) keep the pattern linear: the text after an unclosed quote is not tried again.
     plain, more = rf"[^\\{quote}\n\r]*+", rf"{quote}(?!{quote}{quote})"
     return (
         rf"[rR]{quote * 3}(?:[^{quote}]|{more})*{quote * 3} | [rR]{quote}[^{quote}\n\r]*+{quote} |"
@@ -38,7 +38,7 @@ _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
 class Token(NamedTuple):
-    """A token; `kind` is the text itself of marks and of `in`, "bad" where no token begins, "end" behind the last."""
+    """A token; `kind` is the text of a mark or `in`, "bad" where no token begins, and "end" after the last token."""
 
     kind: str
     text: str
@@ -46,7 +46,7 @@ class Token(NamedTuple):
 
 
 def tokens(expression: str) -> list[Token]:
-    """Return the tokens; the last one stands behind the expression."""
+    """Return the tokens, followed by the "end" token."""
     found: list[Token] = []
     at = 0
     while match := _TOKEN.match(expression, at):
@@ -84,7 +84,7 @@ def value_of(literal: Token, sign: str = "") -> Any:
 
 
 def _unquoted(text: str, *, of_bytes: bool) -> str:
-    """Return the text in quotes, with a line feed for every end of a line; of bytes, one character per byte."""
+    """Return the text within quotes, with line ends as line feeds; for bytes, one character per byte."""
     raw = text[0] in "rR"
     text = text[raw:]
     quotes = 3 if len(text) >= 6 and text[:3] == text[0] * 3 else 1

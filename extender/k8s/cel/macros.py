@@ -1,7 +1,7 @@
 """Macros, as cel-go expands them while it parses (parser/macro.go, cel/library.go, ext/comprehensions.go and lists.go).
 
-Rule: an expansion stands at the place of its call. A call with wrong arguments is a problem of the tree; one with
-another number of arguments is an ordinary call.
+Rule: an expansion has the position of its call. A call with invalid arguments is a problem of the tree; a call with a
+different number of arguments is an ordinary call.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class _Call:
     offset: int
     name: str
     target: Expr
-    """the argument itself of has(), which has no target"""
+    """the argument of has(), which has no target"""
     args: list[Expr]
 
     def new(self, node: Expr) -> Expr:
@@ -49,7 +49,7 @@ class _Call:
         return self.new(Expr("call", name=name, operand=on, args=[*args]))
 
     def variable(self, index: int, not_a_name: str) -> str:
-        """Return an argument that must be a name."""
+        """Return the name of an argument; raises _WrongArgument with `not_a_name` if it is not a name."""
         node = self.args[index]
         if node.kind != "ident":
             raise _WrongArgument(node, not_a_name)
@@ -65,17 +65,17 @@ class _Call:
             raise _WrongArgument(self.args[index], "iteration variable overwrites accumulator variable")
 
     def loop(self, variables: tuple[str, str], over: Expr, parts: tuple[Expr, Expr, Expr, Expr]) -> Expr:
-        """Return a loop with (start, condition, step, result)."""
+        """Return a loop whose `parts` are (start, condition, step, result)."""
         return self.new(Expr("loop", args=[over, *parts], loop=Loop(*variables, RESULT)))
 
     def bound(self, name: str, value: Expr, result: Expr) -> Expr:
-        """Return a loop over nothing, in whose result the name has the value."""
+        """Return a loop over an empty list whose result can refer to the value by the name."""
         over, condition, step = self.list(), self.literal(False), self.ident(name)
         return self.new(Expr("loop", args=[over, value, condition, step, result], loop=Loop(_UNUSED, "", name)))
 
 
 def expand(tree: Tree, offset: int, name: str, target: Expr | None, args: list[Expr]) -> Expr | None:
-    """Return the expansion of a macro's call, None for another call."""
+    """Return the expansion of a macro call; None for any other call."""
     expansion = _MACROS.get((name, len(args), target is not None))
     if expansion is None:
         return None
@@ -118,7 +118,7 @@ def _quantified(call: _Call) -> tuple[Expr, Expr, Expr, Expr]:
 
 
 def _transformed(call: _Call, key: str) -> tuple[Expr, Expr, Expr, Expr]:
-    """Return (start, condition, step, result) of a loop that makes a list or a map, with or without a filter."""
+    """Return (start, condition, step, result) of a loop that builds a list or a map, with or without a filter."""
     body = call.args[-1]
     if call.name == "transformList":
         return _collected(call, call.list(body), call.args[2] if len(call.args) == 4 else None)
@@ -137,7 +137,7 @@ def _collected(call: _Call, added: Expr, condition: Expr | None) -> tuple[Expr, 
 
 
 def _map(call: _Call, over: Expr | None = None) -> Expr:
-    """Return the loop of map(), or of filter(): it collects the variable itself, on a condition."""
+    """Return the loop of map() or filter(); filter() collects the variable itself if the condition holds."""
     variable = call.loop_variable(_IDENTIFIER)
     if call.name == "filter":
         collected = _collected(call, call.list(call.args[0]), call.args[1])
@@ -148,15 +148,15 @@ def _map(call: _Call, over: Expr | None = None) -> Expr:
 
 def _bind(call: _Call) -> Expr | None:
     if call.target.kind != "ident" or call.target.name != "cel":
-        return None  # bind() of something else is an ordinary member
+        return None  # bind() of anything else is an ordinary member function
     name = call.variable(0, "cel.bind() variable names must be simple identifiers")
     return call.bound(name, call.args[1], call.args[2])
 
 
 def _optional(call: _Call) -> Expr:
-    """Return the tree of optMap() or optFlatMap(), which contains their target twice."""
+    """Return the tree of optMap() or optFlatMap(), in which the target occurs twice."""
     name = call.variable(0, f"{call.name}() variable name must be a simple identifier")
-    # The second one is a copy: a node has one id, and by it one type and one place.
+    # The second occurrence is a copy: a node has one id, and by it one type and one position.
     value = call.call("value", on=_copy(call.tree, call.target))
     result = call.bound(name, value, call.args[1])
     if call.name == "optMap":
@@ -173,9 +173,9 @@ def _sort_by(call: _Call) -> Expr:
 
 
 def _copy(tree: Tree, node: Expr) -> Expr:
-    """Return the node with new ids; one that is too deep to be followed is not copied."""
+    """Copy a node with new ids, unless it is nested too deeply."""
     if tree.depths[node.id] > MAX_EXPRESSION_LEVELS:
-        return node  # the parser refuses the tree at its end
+        return node  # the parser rejects the tree when it is complete
     operand = None if node.operand is None else _copy(tree, node.operand)
     args = [_copy(tree, each) for each in node.args]
     return tree.add(replace(node, operand=operand, args=args, optional=[*node.optional]), tree.positions[node.id])
@@ -196,4 +196,4 @@ _MACROS: Final[dict[tuple[str, int, bool], _Expansion]] = {
     **{(name, 2, True): _optional for name in ("optMap", "optFlatMap")},
     ("sortBy", 2, True): _sort_by,
 }
-"""(name, number of arguments, whether it is called on something) -> expansion."""
+"""(name, number of arguments, whether it has a target) -> expansion."""

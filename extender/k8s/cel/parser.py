@@ -1,10 +1,10 @@
 """Parser of CEL with the grammar and the limits of cel-go v0.29 (parser/gen/CEL.g4, parser.go).
 
-Operands and operators take turns. An operand is a literal, a name or a bracket, with the fields, keys and calls behind
-it. Brackets are nested groups; an operator waits in its group until one that binds less strongly follows, or the end of
-the item.
+Operands and operators alternate. An operand is a literal, a name or a bracket, followed by any fields, keys and calls.
+Brackets are nested groups; an operator waits in its group until an operator of lower precedence or the end of the item
+follows.
 
-Rule: linear in the text, and no recursion: a tenant's brackets must not take Python's stack.
+Rule: linear in the text, and no recursion: a tenant's brackets must not exhaust Python's stack.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from extender.k8s.cel.values import UnsupportedFeature
 from extender.k8s.limits import limits
 
 _LIMIT: Final = 250
-"""Levels that cel-go follows, of each rule of its grammar and of nodes with operands."""
+"""Maximum nesting in cel-go, of each grammar rule and of nodes with operands."""
 _CONDITION, _OR, _AND, _RELATION, _SUM, _PRODUCT = range(6)
 _BINARY: Final = {
     "||": _OR,
@@ -27,7 +27,7 @@ _BINARY: Final = {
     **dict.fromkeys("+-", _SUM),
     **dict.fromkeys("*/%", _PRODUCT),
 }
-"""Operators, and how strongly they bind."""
+"""Binary operators and their precedence."""
 _LITERALS: Final = ("int", "uint", "double", "string", "bytes", "constant")
 _RESERVED: Final = frozenset(
     (
@@ -38,12 +38,12 @@ _RESERVED: Final = frozenset(
 
 
 class _Kind(NamedTuple):
-    """Kind of a bracket: one item, or several with commas; maps and messages have keys or fields with values."""
+    """Kind of bracket: one item, or several with commas; items of maps and messages are pairs."""
 
     closer: str
     many: bool = False
     optional: bool = False
-    """items may have an optional mark, and there may be a comma behind the last"""
+    """whether items may be marked optional, and a trailing comma is allowed"""
     pairs: bool = False
     fields: bool = False
 
@@ -62,29 +62,29 @@ class _Operator(NamedTuple):
 
 @dataclass(slots=True)
 class _Group:
-    """An open bracket with its items, of which the last one still consists of operands and operators."""
+    """An open bracket and its items; the current item is still separate operands and operators."""
 
     kind: _Kind
     finish: Callable[["_Group"], Expr]
-    """makes its node"""
+    """returns the node of the closed bracket"""
     outside: tuple[int, int, int]
     """levels of cel-go's rules expr, relation and calc around the bracket"""
     items: list[Expr] = field(default_factory=list)
     optional: list[int] = field(default_factory=list)
     comma: bool = False
-    """the last word was a comma"""
+    """whether the last token was a comma"""
     marked: bool = False
-    """the item has an optional mark"""
+    """whether the current item is marked optional"""
     signs: list[Token] = field(default_factory=list)
     operands: list[Expr] = field(default_factory=list)
     operators: list[_Operator] = field(default_factory=list)
     colons: int = 0
-    """of nested conditions"""
+    """number of nested ternaries whose colon was read"""
 
     def levels(self) -> tuple[int, int, int]:
-        """Return the levels of the next operand."""
+        """Return the levels of cel-go's rules at the next operand."""
         expressions, relations, calculations = self.outside
-        # A relation, a sum and a product can wait at the same time: what binds less has been reduced before.
+        # At most one relation, sum and product wait: an operator first reduces those of its own or higher precedence.
         waiting = [each.level for each in self.operators[-3:]]
         calculations += 1 + waiting.count(_SUM) + waiting.count(_PRODUCT)
         return expressions + 1 + self.colons, relations + 1 + waiting.count(_RELATION), calculations
@@ -99,16 +99,16 @@ class _Unexpected(Exception):
 
 
 def parse(expression: str, *, escaped_names: bool) -> Tree:
-    """Return the tree with its problems; raises SyntaxFailure, and UnsupportedFeature where it is too large.
+    """Parse an expression into a tree and its problems; raises SyntaxFailure, or UnsupportedFeature if it is too large.
 
-    `escaped_names`: fields may be in backquotes, as from v1.37 on.
+    `escaped_names`: field names may be quoted with backquotes, as since v1.37.
     """
     # 1. Limit the size before any work.
     if len(expression) > limits.MAX_EXPRESSION_CHARACTERS:
         raise UnsupportedFeature(limits.TOO_LONG_EXPRESSION)
     if expression.encode(errors="ignore").decode() != expression:
         raise UnsupportedFeature("a character that is not Unicode")
-    # 2. Parse. cel-go recovers from a syntax error and reports more of them; the first one is enough here.
+    # 2. Parse. cel-go recovers from a syntax error and reports further errors; the first error is enough here.
     parser = _Parser(expression, escaped_names)
     try:
         parser.parse()
@@ -146,7 +146,7 @@ class _Parser:
         return token
 
     def _is_next(self, kind: str) -> bool:
-        """Take the next word if it is of that kind."""
+        """Consume the next token if it is of the given kind, and return whether it was."""
         found = self.tokens[self.at].kind == kind
         self.at += found
         return found
@@ -192,7 +192,7 @@ class _Parser:
         self.wants_operand = False
 
     def _begins(self, token: Token, group: _Group) -> bool:
-        """Take the token if it ends the group, is an optional mark, or the field of a message."""
+        """Consume a token that ends the group, marks an item optional or names a field; return whether it did."""
         kind, marked = group.kind, group.marked
         if not marked and token.kind == kind.closer and (kind.optional if group.comma else kind.many):
             self._close()
@@ -212,7 +212,7 @@ class _Parser:
 
     def _end_item(self, token: Token, group: _Group) -> None:
         self._reduce(group, _CONDITION)
-        # Conditions bind to the right: the last one is the innermost.
+        # Ternaries are right-associative: the last one is the innermost.
         while group.operators:
             operator = group.operators.pop()
             if operator.text == "?":
@@ -254,9 +254,9 @@ class _Parser:
         return self._new(bracket.offset, Expr(kind, args=closed.items, optional=closed.optional), counted=False)
 
     def _sign(self, token: Token, group: _Group) -> None:
-        """Take a sign: that of a number, or one of several of one kind before an operand."""
+        """Consume a sign: that of a number, or one of a series of identical signs before an operand."""
         before = group.signs[-1].kind if group.signs else ""
-        # The smallest int has no positive counterpart, so that its sign belongs to the literal.
+        # The smallest int has no positive counterpart, so its sign belongs to the literal.
         if token.kind == "-" and before != "-" and self.tokens[self.at].kind in ("int", "double"):
             self._complete(self._literal(self._next(), "-", token.offset))
         elif before in ("", token.kind):
@@ -267,7 +267,7 @@ class _Parser:
     def _name(self, token: Token) -> None:
         word = self._next("name", wanted="a name") if token.kind == "." else token
         name = token.text + word.text if token.kind == "." else word.text
-        reserved = word.text in _RESERVED  # cel-go's grammar accepts these, its parser does not
+        reserved = word.text in _RESERVED  # cel-go's grammar accepts reserved words, its parser does not
         if rest := self._rest_of_type():
             brace = self.tokens[self.at - 1].offset
             message = Expr("struct", name=name + rest[:-1])
@@ -290,7 +290,7 @@ class _Parser:
             self._complete(self.tree.add(Expr("ident", name=name), word.offset))
 
     def _rest_of_type(self) -> str:
-        """Take the rest of a message's type and its brace, if they follow; return "" otherwise."""
+        """Consume the rest of a message's type and its brace if they follow; return "" otherwise."""
         at = self.at
         while self.tokens[at].kind == "." and self.tokens[at + 1].kind == "name":
             at += 2
@@ -355,10 +355,10 @@ class _Parser:
         self._open(_INDEX, finish)
 
     def _reduce(self, group: _Group, above: int) -> None:
-        """Apply the waiting operators that bind more strongly than a level."""
+        """Reduce the waiting operators of higher precedence than `above`."""
         operators, operands = group.operators, group.operands
         while operators and (level := operators[-1].level) > above:
-            # cel-go balances the terms of && and ||; other operators bind to the left.
+            # cel-go balances the terms of && and ||; other operators are left-associative.
             same = [operators.pop()]
             while level <= _AND and operators and operators[-1].level == level:
                 same.insert(0, operators.pop())
@@ -366,7 +366,7 @@ class _Parser:
             operands[-len(same) - 1 :] = [self._balanced(same, terms, counted=level > _AND)]
 
     def _balanced(self, operators: list[_Operator], terms: list[Expr], *, counted: bool) -> Expr:
-        """Return the tree of terms that operators of one level join, equally deep on both sides."""
+        """Return the balanced tree of terms joined by operators of the same precedence."""
         if not operators:
             return terms[0]
         middle = len(operators) // 2

@@ -1,9 +1,9 @@
-"""Planner: makes Python closures of an expression, which evaluate it (interpreter/planner.go of cel-go).
+"""Planner: compiles an expression into Python closures (interpreter/planner.go of cel-go).
 
-Each closure takes the run and returns a value, or raises CelError; it adds what cel-go's cost tracker counts to the
-run's cost: one for a variable and for each field or key, the price of a call, nothing for a constant.
+Each closure takes the run and returns a value or raises CelError. It adds what cel-go's cost tracker counts to the
+run's cost: one for a variable and for each field or key, the cost of a call, nothing for a constant.
 
-Rule: constants are evaluated while planning where cel-go does so, and their errors are those of the plan.
+Rule: constants are evaluated while planning where cel-go does so, and their errors are errors of the plan.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ from extender.k8s.limits.limits import constant_budget
 _LIST_COST: Final = 10
 _MAP_COST: Final = 30
 _CHAINED: Final = ("_[_]", "_?._", "_[?_]")
-"""Functions that read a key."""
+"""Functions that read a field or key."""
 _CONVERSIONS: Final = frozenset(
     ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"),
 )
@@ -63,16 +63,16 @@ class PlanError(Exception):
 
 @dataclass(slots=True)
 class Plan:
-    """The closure of a node; `value` is that of a constant."""
+    """The closure of a node; `value` is set if the node is a constant."""
 
     evaluate: Evaluate
     constant: bool = False
     value: Any = None
     qualified: Evaluate | None = None
-    """Evaluates a variable, its fields and keys without the one that the variable itself costs."""
+    """Closure of a variable, its fields and keys without the variable's own cost of one."""
     ternary: bool = False
     declared: bool = False
-    """It is the declared variable."""
+    """Whether the node is the declared variable."""
 
     @property
     def uncounted(self) -> Evaluate:
@@ -80,9 +80,9 @@ class Plan:
 
 
 def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, set[tuple[str, ...]]]:
-    """Return (closure, number of variables of loops, literal paths of the declared variable that it reads).
+    """Return (closure, number of slots for loop variables, literal paths of the declared variable that it reads).
 
-    A path ends before the first key that is not a literal string. Raises PlanError and UnsupportedFeature.
+    A path ends before the first key that is not a literal string. Raises PlanError or UnsupportedFeature.
     """
     planner = _Planner(checked)
     evaluate = planner.plan(root).evaluate
@@ -94,7 +94,7 @@ def _constant(value: Any) -> Plan:
 
 
 def _counted(evaluate: Evaluate, *, declared: bool = False) -> Plan:
-    """Return the plan of a variable, which costs one beside its fields and keys."""
+    """Return the plan of a variable, which costs one besides its fields and keys."""
 
     def counted(run: Run) -> Any:
         run.cost += 1
@@ -108,14 +108,14 @@ class _Planner:
         self.checked = checked
         self.environment = checked.environment
         self.of_1_37 = checked.environment.of_1_37
-        # With a dot: a loop has a variable of the same name, which is not meant (`Checked.names`).
+        # With a leading dot: a loop variable has the same name but is not meant (`Checked.names`).
         self.variable_names = (self.environment.variable, f".{self.environment.variable}")
         self.slots = 0
         self.scopes: list[dict[str, int]] = []
         self.starts: dict[int, Evaluate] = {}
-        """Result variable of a loop -> what it starts with."""
+        """Slot of a loop's result -> closure of its initial value."""
         self.growing: set[int] = set()
-        """Result variables of loops that only add to a list or a map."""
+        """Slots of results of loops that only add to a list or a map."""
         self.paths: set[tuple[str, ...]] = set()
         self._kinds: dict[str, Callable[[Expr], Plan]] = {
             "literal": lambda node: _constant(node.value),
@@ -141,14 +141,14 @@ class _Planner:
     # --- variables, fields and keys --------------------------------------------------------------------------------
 
     def _attribute(self, node: Expr) -> Plan:
-        """Return the plan of a name, or of fields and keys behind something."""
+        """Return the plan of a name, or of a chain of fields and keys."""
         name = self.checked.names.get(node.id)
-        # 1. A name of a type.
+        # 1. A type name is a constant.
         if name is not None and (self._is_type(name) or self.checked.types[node.id][0] == "type"):
-            if name not in NAMED_TYPES:  # cel-go takes each name of that type for the name of one
+            if name not in NAMED_TYPES:  # cel-go takes each name whose type is `type` for a type name
                 raise PlanError(f"reference to undefined type: {name}")
             return _constant(TypeValue(name_of(NAMED_TYPES[name])))
-        # 2. Split the chain into its root and what is read of it.
+        # 2. Split the chain into its root and its qualifiers.
         root, qualifiers = self._chain(node)
         if root.declared:
             literal = takewhile(lambda each: type(each.key) is str, qualifiers)
@@ -160,7 +160,7 @@ class _Planner:
         # 3. Evaluate it.
         tested = qualifiers[-1].test_only
         if tested and root.ternary:
-            raise UnsupportedFeature("has() of a ternary's field")  # whose cost may wrap below zero
+            raise UnsupportedFeature("has() of a ternary's field")  # its cost may wrap below zero
         literal_keys = sum(1 for _ in takewhile(is_plain, qualifiers[:3])) if root.declared else 0
         evaluate = chained(root.uncounted, qualifiers, tested=tested, literal=literal_keys)
         if tested:
@@ -178,11 +178,11 @@ class _Planner:
         return is_optional(kind) or is_dyn(kind)
 
     def _slot(self, name: str) -> int | None:
-        """Return the place of a loop's variable."""
+        """Return the slot of a loop variable; None if no loop declares the name."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def _chain(self, node: Expr) -> tuple[Plan, list[Qualifier]]:
-        """Return the root of a chain of fields and keys, and the chain."""
+        """Return the root of a chain of fields and keys, and its qualifiers."""
         name = self.checked.names.get(node.id)
         slot = None if name is None else self._slot(name)
         if slot is not None:
@@ -204,8 +204,8 @@ class _Planner:
         while operand.kind in ("select", "call") and operand.children():
             operand = operand.children()[0]
         if self.checked.names.get(operand.id, "").startswith("."):
-            # Of the declared variable, in a loop with a variable of its name: cel-go then looks for the key's variables
-            # outside of all loops.
+            # The declared variable, in a loop whose variable has the same name: cel-go looks for the key's variables
+            # outside all loops.
             raise UnsupportedFeature("a key behind a name with a leading dot that is a loop's variable, too")
         return root, [*qualifiers, Qualifier(None, planned.uncounted, optional=optional)]
 
@@ -233,12 +233,12 @@ class _Planner:
         planned = [self.plan(each) for each in node.children()]
         overloads = self.checked.overloads[node.id]
         arguments = [each.evaluate for each in planned]
-        # 1. `in` with constants costs nothing: cel-go makes a set of them.
+        # 1. `in` with a list of constants costs nothing: cel-go makes a set of it.
         if name == "@in" and planned[1].constant and type(planned[1].value) is list and len(overloads) == 1:
             found = _constant_membership(planned[0], planned[1].value)
             if found is not None:
                 return found
-        # 2. Constant patterns are compiled while planning, with errors of the plan.
+        # 2. Constant patterns are compiled while planning; their errors are errors of the plan.
         pattern = planned[1].value if name in patterns.OF_CONSTANTS and planned[1].constant else None
         if type(pattern) is str:
             wrong = patterns.problem(pattern)
@@ -253,7 +253,7 @@ class _Planner:
         return Plan(evaluate)
 
     def _folded(self, evaluate: Evaluate) -> Any:
-        """Return the value of a constant; raises PlanError."""
+        """Evaluate a constant while planning; raises PlanError or UnsupportedFeature."""
         budget = constant_budget()
         try:
             return evaluate(Run(None, 0, budget, cost_limit=budget.left, of_1_37=self.of_1_37))
@@ -263,9 +263,9 @@ class _Planner:
             raise PlanError(str(error)) from None
 
     def _appended(self, node: Expr) -> Plan | None:
-        """Return the plan of a step that adds to a loop's own list or map; None for another call.
+        """Return the plan of a step that adds to a loop's own list or map; None for any other call.
 
-        It is changed in place as in cel-go: copying it each time would take quadratic time.
+        The list or map is changed in place as in cel-go: copying it each time would take quadratic time.
         """
         if node.name not in ("_+_", "cel.@mapInsert") or not node.args or node.args[0].kind != "ident":
             return None
@@ -275,7 +275,7 @@ class _Planner:
         return Plan(appended(held(slot, self.starts[slot]), [self.plan(each).evaluate for each in node.args[1:]]))
 
     def _logical(self, node: Expr) -> Plan:
-        """Return the plan of && or ||: an error counts only where no term decides."""
+        """Return the plan of && or ||: an error counts only if no term decides the result."""
         terms = [self.plan(each).evaluate for each in node.args]
         stop = node.name == "_||_"
 
@@ -285,7 +285,7 @@ class _Planner:
                 try:
                     value = term(run)
                 except CelError as error:
-                    failed = failed or error  # the first one counts, unless a term behind it decides
+                    failed = failed or error  # the first error counts, unless a later term decides
                     continue
                 if type(value) is bool:
                     if value is stop:
@@ -412,7 +412,7 @@ class _Planner:
                 found[key] = value
             return found
 
-        # cel-go makes maps of constants while it plans, so that errors of their keys are errors of the plan.
+        # cel-go builds maps of constants while it plans, so errors of their keys are errors of the plan.
         if all(each.constant for each in planned) and not optional:
             return _constant(self._folded(evaluate))
         return Plan(evaluate)
@@ -420,7 +420,7 @@ class _Planner:
     def _loop(self, node: Expr) -> Plan:
         loop = node.loop
         assert loop is not None
-        # Planned in this order: names of the range and of the start are those around the loop.
+        # Planned before the loop's scopes open: its range and start cannot refer to its variables.
         range_plan, start = self.plan(node.args[0]), self.plan(node.args[1])
         result_slot, first, second = range(self.slots, self.slots + 3)
         self.slots += 3
@@ -434,7 +434,7 @@ class _Planner:
         self.scopes.pop()
         result = self.plan(node.args[4]).evaluate
         self.scopes.pop()
-        # cel.bind() is a loop over nothing.
+        # cel.bind() is a loop over an empty list.
         over = None if range_plan.constant and range_plan.value == [] else range_plan.evaluate
         slots = (result_slot, first, second)
         return Plan(loop_over(LoopPlan(over, slots, bool(loop.variable2), condition, step, result)))
@@ -447,7 +447,7 @@ def _not_optional(what: str, value: Any) -> CelError:
 def _constant_membership(item: Plan, within: list[Any]) -> Plan | None:
     """Return the plan of `in` with a list of constants, which costs nothing (maybeOptimizeSetMembership).
 
-    None where cel-go makes no set of them.
+    None if cel-go makes no set of the list.
     """
     if not within:
         return _constant(False)

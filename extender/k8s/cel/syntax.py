@@ -12,7 +12,7 @@ class SyntaxFailure(Exception):
 
 
 class Loop(NamedTuple):
-    """Variables of a comprehension; the second one may be missing."""
+    """Variables of a comprehension; `variable2` is "" if it has only one."""
 
     variable: str
     variable2: str
@@ -21,27 +21,27 @@ class Loop(NamedTuple):
 
 @dataclass(slots=True)
 class Expr:
-    """A node of the tree; `kind` tells which other fields it has. A node "none" replaces one with a problem."""
+    """A node of the tree; `kind` determines which other fields it has. A "none" node replaces a node with a problem."""
 
     kind: str
     id: int = 0
     value: Any = None
-    """of a literal"""
+    """value of a literal"""
     name: str = ""
-    """of an identifier, a field, a function or a message type"""
+    """name of an identifier, a field, a function or a message type"""
     operand: "Expr | None" = None
-    """of a field, and the target of a member function"""
+    """operand of a field, target of a member function"""
     test_only: bool = False
-    """a field within has()"""
+    """whether it is a field within has()"""
     args: list["Expr"] = field(default_factory=list)
-    """of a call, the elements of a list, a map's keys and values by turns; of a loop: what it is over, the result's
-    start, condition, step and result"""
+    """arguments of a call, elements of a list, alternating keys and values of a map; of a loop: range, initial result,
+    condition, step and result"""
     optional: list[int] = field(default_factory=list)
-    """which elements or entries are optional"""
+    """indexes of optional elements or entries"""
     loop: Loop | None = None
 
     def children(self) -> list["Expr"]:
-        """Return the nodes right below this one: of a call its arguments, the target of a member first."""
+        """Return the child nodes; the target of a member function comes before its arguments."""
         return self.args if self.operand is None else [self.operand, *self.args]
 
 
@@ -54,10 +54,10 @@ class Tree:
     problems: list[tuple[int, str]] = field(default_factory=list)
     """(node, problem)"""
     depths: dict[int, int] = field(default_factory=dict)
-    """node -> levels from it to the bottom"""
+    """node -> levels of its subtree"""
 
     def add(self, node: Expr, offset: int) -> Expr:
-        """Give a node, whose children have theirs, an id and a place; UnsupportedFeature if they are too many."""
+        """Give a node, whose children have theirs, an id and a position; UnsupportedFeature if there are too many."""
         node.id = len(self.positions) + 1
         if node.id > self.max_nodes:
             raise UnsupportedFeature(limits.too_many_nodes(self.max_nodes))
@@ -66,7 +66,7 @@ class Tree:
         return node
 
     def wrong(self, offset: int, problem: str) -> Expr:
-        """Add a problem, and return the node that stands in its place."""
+        """Record a problem, and return a placeholder node."""
         node = self.add(Expr("none"), offset)
         self.problems.append((node.id, problem))
         return node

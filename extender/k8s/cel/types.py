@@ -1,6 +1,6 @@
 """Types of expressions: unification, and their text in cel-go's messages (checker/types.go, checker/format.go, v0.26).
 
-A type is a tuple: its kind, and then its parameters; ("opaque" | "struct" | "param", name, …) are named.
+A type is a tuple of its kind and its parameters; ("opaque" | "struct" | "param", name, …) have a name, too.
 
 Rule: the work of unifying is counted, since a few nested bindings can name a type that is exponentially large.
 """
@@ -47,14 +47,14 @@ NAMED_TYPES: Final[dict[str, Type]] = {
     "uint": ("uint",),
     "optional_type": ("opaque", "optional_type"),
 }
-"""Names that are types in an expression."""
+"""Type names that an expression can use."""
 
 GENERIC_TYPES: Final[dict[str, Type]] = {
     "list": ("list", DYN),
     "map": ("map", DYN, DYN),
     "optional_type": optional_of(DYN),
 }
-"""Names that v1.37 declares with other parameters."""
+"""Type names that v1.37 declares with different parameters."""
 
 
 def is_dyn(of: Type) -> bool:
@@ -71,17 +71,17 @@ def parameters(of: Type) -> tuple[Type, ...]:
 
 
 def display(of: Type) -> str:
-    """Return a type as error messages of the checker write it (FormatCELType)."""
+    """Return the text of a type in the checker's error messages (FormatCELType)."""
     return _written(of, {"error": "!error!"})
 
 
 def declared(of: Type) -> str:
-    """Return a type as Go's Type.String writes it."""
+    """Return the text of a type in Go (Type.String)."""
     return _written(of, _DECLARED)
 
 
 def name_of(of: Type) -> str:
-    """Return the name of a type without its parameters, as `values.type_name` returns that of a value."""
+    """Return the name of a type without its parameters, like `values.type_name` for values."""
     return str(of[1] if of[0] in ("opaque", "struct", "param") else _DECLARED.get(of[0], of[0]))
 
 
@@ -91,20 +91,20 @@ def _written(of: Type, names: dict[str, str]) -> str:
     return f"{name}({', '.join(_written(each, names) for each in within)})" if within else name
 
 
-# --- what an expression may name besides functions and types --------------------------------------------------------
+# --- the declared variable -----------------------------------------------------------------------------------------
 
 
 class Field(NamedTuple):
     type: Type
     value: Callable[[Any], Any]
-    """Reads it from what stands for the variable in a run; maps, and maps within them, are `StringMap`s."""
+    """Function that reads the field of `Run.variable`; maps, and maps within them, are `StringMap`s."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """The declared variable, an object of a struct type with these fields. `of_1_37`: cel-go 0.29, else 0.26.
+    """The declared variable, an object of a struct type with the given fields. `of_1_37`: cel-go 0.29, else 0.26.
 
-    The language knows no object of Kubernetes: the caller declares what it must know of one.
+    This package knows no Kubernetes object: the caller declares the fields of its variable.
     """
 
     variable: str
@@ -117,7 +117,7 @@ class Environment:
 
 
 class TooLarge(Exception):
-    """Unifying types takes more steps than are allowed."""
+    """Raised when unifying types takes more steps than allowed."""
 
 
 class Unifier:
@@ -126,7 +126,7 @@ class Unifier:
     def __init__(self, steps: int) -> None:
         self.found: dict[Type, Type] = {}
         self._changed: list[tuple[Type, Type | None]] = []
-        """(parameter, its substitution before) of the call under way."""
+        """(parameter, its previous substitution) for each change by the current call."""
         self.steps = steps
         self._variables = 0
 
@@ -135,11 +135,11 @@ class Unifier:
         return ("param", f"_var{self._variables - 1}")
 
     def assignable(self, of: Type, to: Type) -> bool:
-        """Return whether a value of the first type can be used as one of the second, and keep the substitutions."""
+        """Return whether a value of type `of` can be used as type `to`; if so, keep the substitutions."""
         return self.all_assignable((of,), (to,))
 
     def all_assignable(self, types: tuple[Type, ...], to: tuple[Type, ...]) -> bool:
-        # Undone if one of several arguments does not fit: the next overload starts from the same substitutions.
+        # If one argument does not fit, all changes are undone: the next overload starts from the same substitutions.
         self._changed.clear()
         if self._all_fit(types, to):
             return True
@@ -155,7 +155,7 @@ class Unifier:
         self.found[variable] = to
 
     def substitute(self, of: Type, *, free_to_dyn: bool = False) -> Type:
-        """Return the type with its parameters replaced; `free_to_dyn`: unknown ones by dyn."""
+        """Return the type with its parameters substituted; `free_to_dyn` replaces unknown parameters with dyn."""
         self._step()
         replaced = self.found.get(of)
         if replaced is not None:
@@ -188,11 +188,11 @@ class Unifier:
             return self._substitutes(to, of)[0]
         if is_dyn(of) or is_dyn(to) or kind == "error" or to_kind == "error":
             return True
-        if kind == "null":  # the value of a missing message
+        if kind == "null":  # an unset message is null
             return to_kind in _NULLABLE
         if to_kind == "null":
             return kind in _NULLABLE
-        if kind == "type":  # whatever its parameter is
+        if kind == "type":  # regardless of its parameter
             return bool(to_kind == "type")
         if kind in _PARAMETRIC:
             if kind != to_kind or (kind == "opaque" and of[1] != to[1]):
@@ -201,7 +201,7 @@ class Unifier:
         return bool(of == to)
 
     def _substitutes(self, of: Type, variable: Type) -> tuple[bool, bool]:
-        """Return whether the type can be substituted for the variable, and whether the variable had one already."""
+        """Return (whether the type can be substituted for the variable, whether the variable had one before)."""
         if of == variable:
             return True, True
         known = self.found.get(variable)

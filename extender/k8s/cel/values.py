@@ -1,9 +1,9 @@
 """Values of expressions in Python, their equality and order (common/types, cel-go v0.26).
 
-null, bool, int, double, string, bytes, list and map are Python's own, a uint is a `Uint`. Python's equality of numbers
-is that of CEL's map keys.
+null, bool, int, double, string, bytes, list and map are Python's own, a uint is a `Uint`. Numeric map keys are equal in
+CEL if they are equal in Python.
 
-Rule: a value is never changed after it was made.
+Rule: a value is never changed after it is made.
 """
 
 import math
@@ -21,7 +21,7 @@ NO_SUCH_OVERLOAD: Final = "no such overload"
 
 
 class UnsupportedFeature(Exception):
-    """A CEL feature that is not evaluated; the message names it."""
+    """Raised for a CEL feature that is not evaluated; the message names the feature."""
 
 
 class CelError(Exception):
@@ -33,11 +33,11 @@ class Aborted(Exception):
 
 
 class CostLimitReached(Exception):
-    """An evaluation cost more than it may; unlike an error, nothing absorbs it."""
+    """Raised when an evaluation exceeds its cost limit; unlike an error, nothing absorbs it."""
 
 
 class Run:
-    """One evaluation: the value of the declared variable, those of loops (`slots`), its cost and the limits of it."""
+    """One evaluation: the value of the declared variable, loop variables (`slots`), the cost so far and its limits."""
 
     __slots__ = ("budget", "converted", "cost", "cost_limit", "limit", "of_1_37", "slots", "variable")
 
@@ -48,12 +48,12 @@ class Run:
         self.budget = budget
         self.cost = 0
         self.converted: dict[int, Any] | None = None
-        """Quantities, by identity, whose representation upstream changed when it compared them."""
+        """Quantities, by id(), whose representation upstream changes when it compares them."""
         self.cost_limit = cost_limit
         self.limit = min(cost_limit, budget.left)
 
     def check(self) -> None:
-        """Raise CostLimitReached or WorkLimitReached where the cost so far is too much."""
+        """Raise CostLimitReached or WorkLimitReached if the cost so far exceeds a limit."""
         if self.cost > self.limit:
             if self.cost > self.cost_limit:
                 raise CostLimitReached
@@ -61,7 +61,7 @@ class Run:
 
     def work(self, steps: int) -> None:
         """Spend work that cel-go's cost does not count."""
-        # What is left of the budget also bounds the cost, which is spent at the end only.
+        # The rest of the budget also bounds the cost, which is spent only at the end.
         self.budget.spend(steps)
         self.limit = min(self.cost_limit, self.budget.left)
 
@@ -77,7 +77,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """Nanoseconds since 1970; `offset` are the seconds east of UTC of the text that it was parsed from."""
+    """Nanoseconds since 1970; `offset` is the UTC offset in seconds of the text it was parsed from."""
 
     nanos: int
     offset: int = field(default=0, compare=False)
@@ -98,7 +98,7 @@ NONE: Final = Optional(None, present=False)
 
 
 class StringMap(dict[Any, Any]):
-    """A map of the declared variable, whose keys are all strings."""
+    """A map in the declared variable; all its keys are strings."""
 
     __slots__ = ()
 
@@ -113,20 +113,20 @@ _EMPTY: Final = StringMap()
 
 
 def find(within: dict[Any, Any], key: Any) -> tuple[Any, bool]:
-    """Return a map's value of a key and whether it has one (Mapper.Find)."""
+    """Return a map's value for a key, and whether it has one (Mapper.Find)."""
     if has_key(within, key):
         return within[key], True
     return (_EMPTY, True) if type(within) is EndlessMap else (None, False)
 
 
 def has_key(within: dict[Any, Any], key: Any) -> bool:
-    """Return whether a key is in a map; a key that an endless one only finds is not (Mapper.Contains)."""
+    """Return whether a map contains a key; an `EndlessMap` contains only its own keys (Mapper.Contains)."""
     if type(within) is dict and within:
         check_key(key)
     try:
-        # Python takes booleans for 0 and 1; the keys of a map are of one type, so that the first one tells.
+        # Python treats booleans as 0 and 1; all keys of a map have the type of the first key.
         return key in within and (type(key) is bool) is (type(next(iter(within))) is bool)
-    except TypeError:  # a list or a map, which no map has as a key
+    except TypeError:  # a list or a map, which a map cannot have as a key
         return False
 
 
@@ -138,7 +138,7 @@ def check_key(key: Any) -> None:
 
 
 def check_map_key(key: Any) -> None:
-    """Raise Aborted or UnsupportedFeature for a key of a map that is made."""
+    """Raise Aborted or UnsupportedFeature for a key that a new map cannot have."""
     check_key(key)
     if type(key) is float or isinstance(key, (list, dict)):
         raise UnsupportedFeature("a map with keys that are doubles, lists or maps")
@@ -161,7 +161,7 @@ _NAMES: dict[type, tuple[str, str]] = {
     TypeValue: ("type", "*types.Type"),
     Optional: ("optional_type", "*types.Optional"),
 }
-"""Names of a type in CEL and in Go; other classes have `type_name` and `go_name`."""
+"""Type -> (name in CEL, name in Go); other classes have `type_name` and `go_name`."""
 
 
 def type_name(value: Any) -> str:
@@ -182,8 +182,8 @@ _NUMBERS = frozenset((int, Uint, float))
 
 
 def _order_of_numbers(one: Any, other: Any) -> int | None:
-    """Return -1, 0 or 1; None for NaN."""
-    # A number compared with a double is rounded to one (compareDoubleInt).
+    """Compare two numbers: -1, 0 or 1; None for NaN."""
+    # A number compared with a double is rounded to a double (compareDoubleInt).
     if type(one) is float or type(other) is float:
         one, other = float(one), float(other)
     if one < other:
@@ -192,7 +192,7 @@ def _order_of_numbers(one: Any, other: Any) -> int | None:
 
 
 def equal(one: Any, other: Any, run: Run) -> bool | None:
-    """Return whether the values are equal (types.Equal); None: cel-go's "no such overload"."""
+    """Return whether the values are equal (types.Equal); None if cel-go reports "no such overload"."""
     kind = type(one)
     if kind is str or kind is bool:
         return type(other) is kind and bool(one == other)
@@ -238,7 +238,7 @@ _ORDERED = frozenset((bool, str, bytes, Duration, Timestamp))
 
 
 def compare(one: Any, other: Any) -> int:
-    """Return -1, 0 or 1; raises CelError where the values have no order (Comparer.Compare)."""
+    """Return -1, 0 or 1; raises CelError if the values have no order (Comparer.Compare)."""
     kind, other_kind = type(one), type(other)
     if kind in _NUMBERS:
         if other_kind not in _NUMBERS:
@@ -270,7 +270,7 @@ def size(value: Any) -> int:
 
 
 def written(value: Any) -> str:
-    """Return a value as Go's %v writes it in an error message."""
+    """Return a value as Go's %v formats it in an error message."""
     text = scalar_text(value)
     if text is not None:
         return text
@@ -278,7 +278,7 @@ def written(value: Any) -> str:
 
 
 def scalar_text(value: Any) -> str | None:
-    """Return the text of a string, bool or number in string() and Go's %v; None for a value of another type."""
+    """Return the text of a string, bool or number as string() and Go's %v format it; None for other types."""
     kind = type(value)
     if kind is str:
         return str(value)
@@ -290,7 +290,7 @@ def scalar_text(value: Any) -> str | None:
 
 
 def go_float(value: float) -> str:
-    """Return a double as Go's %g and %v write it."""
+    """Return a double as Go's %g and %v format it."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -2,7 +2,7 @@
 
 Mirrors CompilationResult.DeviceMatches (k8s.io/dynamic-resource-allocation/cel, v1.36).
 
-Rule: each part is converted when it is first read, and once.
+Rule: each part is converted once, when it is first read.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,8 +27,8 @@ class DeviceView:
         self.allow_multiple_allocations = shows_sharing and bool(device.allow_multiple_allocations)
 
     def check(self) -> None:
-        """Raise CelError for an attribute without a value, whatever a selector reads."""
-        # Up to v1.36 an attribute with a list of values has none, and fails every selector.
+        """Raise CelError for an attribute without a value, even if the selector does not read it."""
+        # Up to v1.36 an attribute with a list of values counts as having no value, and fails every selector.
         if has_values(self.device):
             return
         for name, attribute in sorted((self.device.attributes or {}).items()):

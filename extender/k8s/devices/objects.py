@@ -2,7 +2,7 @@
 
 One Struct per API type, named as in k8s.io/api (resource/v1, v1.36), with only the fields that are read.
 
-Rule: immutable values; nothing here decides anything.
+Rule: immutable values without any decisions.
 """
 
 from typing import Any
@@ -127,14 +127,14 @@ class ResourceClaim(Object, frozen=True):
 
 
 class ResourceClaimTemplate(Object, frozen=True):
-    """Only its name is read: a pod whose claim is not created yet names its template."""
+    """A template, of which only the name is read: a pod names it while its claim is not created yet."""
 
 
 # --- devices -------------------------------------------------------------------------------------------------------
 
 
 class DeviceAttribute(Value, frozen=True):
-    """One value of one of the types, or several; an API server accepts these with DRAListTypeAttributes only, alpha."""
+    """One value, or a list of values, of one type; API servers accept lists only with DRAListTypeAttributes, alpha."""
 
     int_value: Int64 | None = field(name="int", default=None)
     bool_value: bool | None = field(name="bool", default=None)
@@ -197,7 +197,7 @@ class Device(Value, frozen=True):
     binding_failure_conditions: list[str] | None = None
     allow_multiple_allocations: bool | None = None
     node_allocatable_resource_mappings: dict[str, Any] | None = None
-    """Feature DRANodeAllocatableResources, alpha: only whether there are any is read."""
+    """Field of the alpha feature DRANodeAllocatableResources: only whether it is empty is read."""
 
 
 class ResourcePool(Value, frozen=True):
@@ -235,7 +235,7 @@ class DeviceTaintSelector(Value, frozen=True):
     pool: str | None = None
     device: str | None = None
     device_class_name: str | None = None
-    """With `selectors` a field of v1alpha3 before v1.35 only."""
+    """Like `selectors`, a field of v1alpha3 before v1.35 only."""
     selectors: list[DeviceSelector] | None = None
 
 
@@ -245,6 +245,6 @@ class DeviceTaintRuleSpec(Value, frozen=True):
 
 
 class DeviceTaintRule(Object, frozen=True):
-    """Feature DRADeviceTaintRules, on by default from v1.37 on."""
+    """A rule of the feature DRADeviceTaintRules, which is on by default since v1.37."""
 
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()

@@ -34,7 +34,7 @@ _DOMAINS: Final = ("attributes", "capacity")
 
 @cache
 def _environment(*, of_1_37: bool) -> Environment:
-    """Return the variable `device` of a selector (newCompiler)."""
+    """Return the environment with the variable `device` of a selector (newCompiler)."""
     attribute, amount = DYN if of_1_37 else ANY, ("struct", "kubernetes.Quantity")
     fields = {
         "driver": Field(STRING, attrgetter("driver")),
@@ -46,10 +46,10 @@ def _environment(*, of_1_37: bool) -> Environment:
 
 
 _COST_LIMIT: Final = 1_000_000
-"""Cost of one evaluation (resource.k8s.io CELSelectorExpressionMaxCost)."""
+"""Maximum cost of one evaluation (resource.k8s.io CELSelectorExpressionMaxCost)."""
 
 _STEPS: Final = 2
-"""Steps of an evaluation, whatever it costs."""
+"""Steps charged for every evaluation, in addition to its cost."""
 
 OPTIONAL_FIELD: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
@@ -59,7 +59,7 @@ OPTIONAL_FIELD: Final = (
 
 
 class DeviceMatcher(Protocol):
-    """A selector as the allocator reads it: a `Selector`, or one whose results are remembered."""
+    """A selector as the allocator uses it: a `Selector`, or a selector whose results are cached."""
 
     @property
     def error(self) -> str: ...
@@ -79,7 +79,7 @@ class DeviceSelectorError(Exception):
 
 @dataclass(frozen=True)
 class Selector:
-    """A compiled expression; with an error or an unsupported feature `matches` must not be called."""
+    """A compiled expression; `matches` must not be called if `error` or `unsupported` is set."""
 
     expression: str
     error: str = ""
@@ -87,7 +87,7 @@ class Selector:
     unsupported: str = ""
     """The CEL feature that is not evaluated; "" without one."""
     reads: frozenset[tuple[str, str, str]] | None = None
-    """("attributes" or "capacity", domain, id) that it reads by literal keys; None: it may read anything."""
+    """("attributes" or "capacity", domain, id) that it reads by literal keys; None if it may read anything."""
     evaluate: Callable[[Run], Any] | None = field(default=None, repr=False)
     variables: int = 0
     of_1_37: bool = False
@@ -95,7 +95,7 @@ class Selector:
     def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
         """Return whether the device is selected.
 
-        Raises DeviceSelectorError, UnsupportedFeature (some features only the values show), and WorkLimitReached.
+        Raises DeviceSelectorError, WorkLimitReached, or UnsupportedFeature for a feature that only the values show.
         """
         assert self.evaluate is not None
         run = Run(device, self.variables, budget, _COST_LIMIT, of_1_37=self.of_1_37)
@@ -117,9 +117,9 @@ class Selector:
 
 
 def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
-    """Return the compiled selector, whatever the expression is. `of_1_37`: as v1.37 does, not v1.36."""
-    # kube-scheduler compiles expressions as the API server does stored ones, so that a device has
-    # allowMultipleAllocations whatever feature gates say.
+    """Compile any expression without raising an error. `of_1_37`: as v1.37 does, not v1.36."""
+    # kube-scheduler compiles expressions like the API server's stored expressions, so a device has
+    # allowMultipleAllocations whatever the feature gates.
     environment = _environment(of_1_37=of_1_37)
     try:
         # 1. Parse, and expand macros.
@@ -133,7 +133,7 @@ def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
         output = checked.types[tree.root.id]
         if output[0] not in ("bool", "dyn" if of_1_37 else "any"):
             return Selector(expression, error=f"must evaluate to bool or the unknown type, not {declared(output)}")
-        # 3. Make closures.
+        # 3. Plan the closures.
         evaluate, variables, paths = plan(tree.root, checked)
     except SyntaxFailure as failure:
         return Selector(expression, error=f"compilation failed: {failure}")
@@ -149,7 +149,7 @@ def _failed(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> Selec
 
 
 def _reads(paths: set[tuple[str, ...]]) -> frozenset[tuple[str, str, str]] | None:
-    """Return the (field, domain, id) of paths; None if one of them may read several."""
+    """Return the (field, domain, id) that the paths read; None if a path may read several."""
     found = set()
     for part, *keys in ((path or ("",)) for path in paths):
         if part in ("", *_DOMAINS):

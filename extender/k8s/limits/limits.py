@@ -1,16 +1,16 @@
-"""Limits on what a tenant writes: the size of an object, the parts that are evaluated, and the work of an answer.
+"""Limits on tenants' input: the size of an object, the parts that are evaluated, and the work per answer.
 
-The cost model. A call costs time and memory in proportion to the bytes of the pod that was sent and to what exists in
-the cluster: no field may cost more than its own length times the number of nodes that it can match.
+The cost model: a call takes time and memory in proportion to the bytes of the sent pod and to the size of the cluster.
+No field may cost more than its own length times the number of nodes that it can match.
 
-- An incoming pod above the limits of size is refused with a reason: an API server would not have accepted it either.
+- An incoming pod above a size limit is refused with a reason: an API server would not have accepted it either.
 - A running pod is never refused, because its requests count whatever else its spec contains. Its length costs once,
-  when the pod arrives; calls about other pods pay nothing for what matches none of them.
-- Caches and messages do not grow with the length of a name: longer texts are computed each time, and cut when shown.
-- What would take too much work is left to kube-scheduler, with a text of this module as the reason.
+  when the pod arrives; calls about other pods pay nothing for fields that match none of them.
+- Caches and messages do not grow with the length of a name: long names are not cached, and are cut when shown.
+- A decision that would take too much work is left to kube-scheduler, with a text of this module as the reason.
 
-Rule: the one place of such limits and of their texts. Work is counted in steps and never timed, so that the same call
-always ends at the same step.
+Rule: all such limits and their texts are here. Work is counted in steps and never timed, so the same call always ends
+at the same step.
 """
 
 from collections.abc import Iterable
@@ -19,10 +19,10 @@ from typing import Final
 # --- sizes ----------------------------------------------------------------------------------------------------------
 
 MAX_POD_BYTES: Final = 3 << 20
-"""JSON bytes of an incoming pod: what an API server reads of a write request (MaxRequestBodyBytes, apiserver
+"""Maximum JSON bytes of an incoming pod: an API server's limit for a write request (MaxRequestBodyBytes, apiserver
 pkg/server/config.go, v1.36: twice the 1.5 MiB that etcd stores, since JSON is longer than protobuf)."""
 
-MAX_NODE_BYTES: Final = MAX_POD_BYTES  # JSON bytes of a Node in a request that the cluster cache does not hold
+MAX_NODE_BYTES: Final = MAX_POD_BYTES  # JSON bytes of a sent Node that is not in the cluster cache
 MAX_NAME_CHARACTERS: Final = 253  # Of an object's name, and of a qualified name's prefix (DNS1123SubdomainMaxLength)
 MAX_LABEL_CHARACTERS: Final = 63  # Of a label value, and of a qualified name after its prefix (LabelValueMaxLength)
 
@@ -30,14 +30,14 @@ MAX_QUALIFIED_NAME_CHARACTERS: Final = MAX_NAME_CHARACTERS + len("/") + MAX_LABE
 """Characters of a label key, a topology key or a resource name with its prefix (IsQualifiedName, apimachinery)."""
 
 MAX_MESSAGE_CHARACTERS: Final = 1024
-"""Characters of the message about one node: kube-scheduler cuts the note of an event there (NoteLengthLimit of
+"""Maximum characters of the message about one node: kube-scheduler cuts the note of an event there (NoteLengthLimit of
 pkg/apis/core/validation; truncateMessage of pkg/scheduler/schedule_one.go, v1.36)."""
 
-MAX_REASONS: Final = 64  # Reasons listed for one node; further ones are only counted
+MAX_REASONS: Final = 64  # Reasons listed for one node; further reasons are only counted
 
 # --- parts that are evaluated ---------------------------------------------------------------------------------------
 
-# Hard topology spread constraints of a pod whose keys nodes have; each is a column over all nodes.
+# Hard topology spread constraints of a pod whose topology keys exist on nodes; each is a column over all nodes.
 MAX_HARD_CONSTRAINTS: Final = 256
 TOO_MANY_HARD_CONSTRAINTS: Final = f"more than {MAX_HARD_CONSTRAINTS} hard topology spread constraints"
 
@@ -63,7 +63,7 @@ TOO_LONG_EXPRESSION: Final = f"an expression of more than {MAX_EXPRESSION_CHARAC
 MAX_EXPRESSION_LEVELS: Final = 90
 TOO_DEEP_EXPRESSION: Final = f"an expression nested more than {MAX_EXPRESSION_LEVELS} levels deep"
 
-# Named groups of a regular expression: RE2 keeps where each matched for each way to match, whatever its options.
+# Named groups of a regular expression: RE2 tracks their positions for every way to match, whatever its options.
 MAX_NAMED_GROUPS: Final = 10
 TOO_MANY_NAMED_GROUPS: Final = f"a regular expression with more than {MAX_NAMED_GROUPS} named groups"
 
@@ -75,8 +75,8 @@ TOO_LARGE_EXPONENT: Final = f"a quantity with an exponent beyond {MAX_QUANTITY_E
 
 
 def max_expression_nodes(characters: int) -> int:
-    """Return how many nodes the tree of an expression may have."""
-    # Macros make at most 1.4 nodes per character, except optMap(), which doubles what it is called on. The 200 are for
+    """Return the maximum number of nodes in the tree of an expression."""
+    # Macros make at most 1.4 nodes per character, except optMap(), which doubles its target. The 200 are for
     # three or four optMap() in a short expression. Compiling is charged by the character, so it needs this bound.
     return 200 + 2 * characters
 
@@ -88,8 +88,8 @@ def too_many_nodes(limit: int) -> str:
 # --- work -----------------------------------------------------------------------------------------------------------
 
 MAX_CALL_STEPS: Final = 1_000_000  # For the claims of a pod on all nodes, or the devices of a class: about a second
-MAX_EXPLANATION_STEPS: Final = 2_000_000  # To explain what becomes of a pod's claims on one node
-MAX_CONSTANT_STEPS: Final = 1_000_000  # For a constant of an expression, evaluated once when that is compiled
+MAX_EXPLANATION_STEPS: Final = 2_000_000  # To explain the results for a pod's claims on one node
+MAX_CONSTANT_STEPS: Final = 1_000_000  # For a constant of an expression, evaluated once at compile time
 
 
 def compile_steps(expressions: Iterable[str]) -> int:
@@ -98,11 +98,11 @@ def compile_steps(expressions: Iterable[str]) -> int:
 
 
 class WorkLimitReached(Exception):
-    """The budget is spent; the text says how large it was."""
+    """Raised when the budget is spent; the message has its size."""
 
 
 class WorkBudget:
-    """Steps that are left; a step takes about a microsecond."""
+    """A budget of steps; a step takes about a microsecond."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -116,7 +116,7 @@ class WorkBudget:
 
     @property
     def exceeded(self) -> str:
-        """The reason to give where the budget was not enough."""
+        """Reason to report when the budget is exceeded."""
         return f"more work than {self._steps} steps"
 
 

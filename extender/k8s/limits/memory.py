@@ -1,6 +1,6 @@
 """Estimate the memory of decoded objects.
 
-Rule: an estimate is an upper one whatever the object holds, and costs little more than encoding it.
+Rule: an estimate is an upper bound for any object, and costs little more than encoding it.
 """
 
 from typing import Any
@@ -11,10 +11,10 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def memory_of(value: Any) -> int:
-    """Return an upper estimate of a decoded value's memory in bytes, from its JSON.
+    """Return an upper bound of a decoded value's memory in bytes, from its JSON.
 
-    Per string its header, per list its header, per entry a pointer, and per map or struct 184 bytes, which covers the
-    largest struct that a list can hold many of.
+    Counts a header per string and list, a pointer per entry, and 184 bytes per map or struct, which covers the largest
+    struct that can occur many times in a list.
     """
     text = _ENCODER.encode(value)
     entries, strings, objects, lists = (text.count(one) for one in (b",", b'"', b"{", b"["))

@@ -1,7 +1,7 @@
 """Translate in-tree volumes to the CSI drivers that they migrated to.
 
 Mirrors csi-translation-lib and nodevolumelimits.isCSIMigrationOn (v1.36). Azure File and vSphere are missing, because
-kube-scheduler ignores their migration: their volumes count for no limit.
+kube-scheduler ignores their migration: their volumes count towards no limit.
 
 Rule: MIGRATIONS is the only list of migrated plugins.
 """
@@ -52,7 +52,7 @@ def _zones(labels: Labels) -> list[str]:
 
 
 def _region_error(zones: Sequence[str]) -> str | None:
-    """Return why several zones have no common region; None: they have one (gceGetRegionFromZones)."""
+    """Return the reason why several zones have no common region; None if they have one (gceGetRegionFromZones)."""
     if len(zones) < 2:
         return None
     malformed = next((zone for zone in zones if zone.count("-") != 2), None)
@@ -64,7 +64,7 @@ def _region_error(zones: Sequence[str]) -> str | None:
 
 
 def translation_error(volume: PersistentVolume) -> str | None:
-    """Return why the volume cannot be translated to CSI; None: it can, or need not be.
+    """Return the reason why the volume cannot be translated to CSI; None if it can or need not be.
 
     Mirrors TranslateInTreePVToCSI of csi-translation-lib (v1.36), which fails for GCE only.
     """
@@ -129,14 +129,14 @@ def migration_of(volume: PersistentVolume) -> Migration | None:
 
 
 def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNodeAffinity | None:
-    """Return the volume's node affinity, else one made of its zone labels, with the driver's topology key.
+    """Return the volume's node affinity, or an affinity from its zone labels, with the driver's topology key.
 
     Mirrors plugins.translateTopologyFromInTreeToCSI.
     """
     affinity, labels = volume.spec.node_affinity, volume.metadata.labels or {}
     terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or []
     zone, region = _labels_in_use(terms, labels)
-    # 1. Zones: of the affinity, else of the label, which is added to every term.
+    # 1. Zones: from the affinity, else from the label, which is added to every term.
     if _has_values(terms, zone):
         terms = [_renamed(term, zone, topology_key) for term in terms]
     elif zone in labels:
@@ -145,14 +145,14 @@ def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNode
         if zones:
             found = terms or [NodeSelectorTerm()]
             terms = [replace(one, match_expressions=[*(one.match_expressions or ()), added]) for one in found]
-    # 2. Regions keep their label, but the beta one is replaced by the GA one.
+    # 2. Regions keep their label, but the beta label is replaced by the GA label.
     if region == BETA_REGION and _has_values(terms, region):
         terms = [_renamed(term, region, REGION) for term in terms]
     return VolumeNodeAffinity(NodeSelector(terms)) if terms else affinity
 
 
 def _labels_in_use(terms: Iterable[NodeSelectorTerm], labels: Labels) -> tuple[str, str]:
-    """Return the zone and region keys, GA or beta, that the node affinity uses, else those of the volume's labels."""
+    """Return the zone and region keys, GA or beta, of the node affinity, else of the volume's labels."""
     keys = {one.key for term in terms for one in term.match_expressions or ()}
     for held in (keys, labels):
         if ZONE in held:

@@ -2,7 +2,7 @@
 
 One Struct per API type, named as in k8s.io/api (core/v1, storage/v1), with only the fields that are read.
 
-Rule: immutable values; nothing here decides anything.
+Rule: immutable values without any decisions.
 """
 
 from extender.k8s.objects import (

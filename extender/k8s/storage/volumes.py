@@ -36,12 +36,12 @@ def claim_uses(pod: Pod) -> Iterator[ClaimUse]:
         if volume.persistent_volume_claim is not None:
             yield ClaimUse(volume.persistent_volume_claim.claim_name, is_ephemeral=False)
         elif volume.ephemeral is not None:
-            # The ephemeral volume controller makes the name of its claim of both (ephemeral.VolumeClaimName).
+            # The ephemeral volume controller names its claim after the pod and the volume (ephemeral.VolumeClaimName).
             yield ClaimUse(f"{pod.metadata.name}-{volume.name}", is_ephemeral=True)
 
 
 def named_claims(pod: Pod) -> list[str]:
-    """Return the names of the pod's claims, without those of ephemeral volumes."""
+    """Return the names of the pod's claims, except those of ephemeral volumes."""
     return [use.name for use in claim_uses(pod) if not use.is_ephemeral] if pod.spec.volumes else []
 
 
@@ -78,7 +78,7 @@ def has_storage_request(claim: PersistentVolumeClaim) -> bool:
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> int:
-    """Return the requested size in nano-bytes, in which quantities are compared."""
+    """Return the requested size in nano-bytes, the unit in which quantities are compared."""
     return quantity.parse(_requests(claim).get("storage"))
 
 
@@ -96,12 +96,12 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
     reference, metadata = volume.spec.claim_ref, claim.metadata
     if reference is None or (reference.name, reference.namespace) != (metadata.name, metadata.namespace):
         return False
-    # Without a UID an administrator has reserved the volume for a claim of that name.
+    # A claimRef without a UID: an administrator has reserved the volume for a claim of that name.
     return not reference.uid or reference.uid == metadata.uid
 
 
 def selected_node(claim: PersistentVolumeClaim) -> str | None:
-    """Return the node that kube-scheduler selected for provisioning the claim's volume."""
+    """Return the node that kube-scheduler selected for provisioning the claim's volume; None if it has not."""
     return (claim.metadata.annotations or {}).get(SELECTED_NODE)
 
 

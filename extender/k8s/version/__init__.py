@@ -1,1 +1,1 @@
-"""Kubernetes versions: `features` says what changes between them, `gates` the stage of each feature gate by minor."""
+"""Kubernetes versions: `features` has the changes between them, `gates` the stages of each feature gate by minor."""

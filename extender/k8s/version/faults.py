@@ -1,4 +1,4 @@
-"""Known bugs of single patches of kube-scheduler that no verdict shows, for `config check`, `why` and `simulate`.
+"""Known bugs of single kube-scheduler patches that change no verdict, for `config check`, `why` and `simulate`.
 
 They were found by comparing the sources of the patches. A bug that changes verdicts is a switch (`Features`) instead.
 
@@ -13,13 +13,13 @@ from extender.k8s.version.versions import Backports, Version
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A bug of some minors, in all patches before the one that fixes it."""
+    """A bug of some minors, in all patches before the fix."""
 
     fixed: Backports
-    """Minor -> first patch without it; other minors do not have it."""
+    """Minor -> first patch without the bug; other minors do not have it."""
     text: str
     begun: Backports = field(default_factory=dict)
-    """Minor -> first patch that has it; other minors have it from their first release on."""
+    """Minor -> first patch with the bug; other minors have it from their first release on."""
 
 
 FAULTS: Final = (
@@ -44,11 +44,11 @@ FAULTS: Final = (
     Fault({35: 8, 36: 4}, "a pod held back by a PreEnqueue plugin is not retried every five minutes"),
     Fault({36: 2}, "kube-scheduler crashes on a claim for all devices if one of them has counters"),
 )
-"""In the order of the versions that have them."""
+"""Sorted by the versions that have them."""
 
 
 def known_faults(version: Version) -> list[str]:
-    """Return a sentence about each bug of this patch; empty if the patch is unknown."""
+    """Return a sentence about each bug of `version`; empty if its patch is unknown."""
     return [
         f"kube-scheduler {version} has a bug, fixed in 1.{version.minor}.{one.fixed[version.minor]}: {one.text}"
         for one in FAULTS

@@ -1,7 +1,7 @@
-"""Switches that change verdicts between kube-scheduler's versions: what changes with a Kubernetes version.
+"""Switches for the verdicts that differ between versions of kube-scheduler.
 
-Some are feature gates, whose stages are in `gates`; the others are changes of behavior without a gate, with their
-versions beside them. docs/scheduler.md lists both, with the verdicts that each changes.
+Some are feature gates, whose stages are in `gates`; the rest are changes of behavior without a gate, declared with
+their versions. docs/scheduler.md lists both, with the verdicts that each changes.
 
 Rule: a switch is declared here once; plugins read it by its field and never compare versions themselves.
 """
@@ -16,7 +16,7 @@ from extender.k8s.version.versions import DEFAULT_MINOR, OLDEST_MINOR, Backports
 
 
 def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
-    """Declare a behavior without a gate that kube-scheduler has since this minor's first release.
+    """Declare a behavior without a gate that kube-scheduler has since the first release of `minor`.
 
     `since(37, backports={36: 5})`: from 1.36.5 on in 1.36, and from 1.37.0 on. A behavior that 1.37.0 does not have,
     but 1.37.2 does, is `since(38, backports={37: 2})`.
@@ -25,7 +25,7 @@ def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
 
 
 def until(minor: int, *, since: int = OLDEST_MINOR, ended: Backports = MappingProxyType({})) -> Any:
-    """Declare a behavior without a gate that kube-scheduler had up to this minor, inclusive.
+    """Declare a behavior without a gate that kube-scheduler had up to `minor`, inclusive.
 
     `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2. `since`: the first minor that has it.
     """
@@ -53,7 +53,7 @@ def _value_in(declared: Mapping[str, Any], gates: Mapping[str, bool], version: V
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The switches of one kube-scheduler; `Features()` are those of DEFAULT_MINOR with its default feature gates."""
+    """The switches of one kube-scheduler; `Features()` has those of DEFAULT_MINOR with its default feature gates."""
 
     # --- feature gates (docs/scheduler.md lists fields in this order)
     in_place_pod_vertical_scaling: bool = gate("InPlacePodVerticalScaling")
@@ -238,10 +238,10 @@ class Features:
     def of(
         cls, version: Version | int, gates: Mapping[str, bool] | None = None, emulation: Emulation = NO_EMULATION
     ) -> "Features":
-        """Return the switches of a version with these --feature-gates.
+        """Return the switches of a version with the given --feature-gates.
 
-        A minor alone (29 for 1.29) means its newest patch. A version that is not verified has the switches of the
-        newest verified one, except 1.38, whose switches are known from its changelog. Raises ValueError for gates that
+        A minor alone (29 for 1.29) means its newest patch. An unverified version has the switches of the newest
+        verified version, except 1.38, whose switches are known from its changelog. Raises ValueError for gates that
         kube-scheduler does not start with, and for a name that is nearly that of a gate.
         """
         version, gates = Version(version) if isinstance(version, int) else version, gates or {}

@@ -1,10 +1,10 @@
 """Find the version of the kube-scheduler that runs in a cluster: by its pods, else by the API server's version.
 
 kubeadm runs kube-scheduler as static pods in kube-system with the label component=kube-scheduler; their image tag is
-the version. During an upgrade the tags differ and only the leader decides. The lowest version is taken: kube-scheduler
+the version. During an upgrade the tags differ and only the leader schedules. The lowest version is used: kube-scheduler
 must not be newer than kube-apiserver, which is upgraded first, and the leader is usually the pod that runs longest.
 
-Rule: a version that is found but not verified is replaced by the nearest verified one, and its source says so.
+Rule: a version that is found but not verified is replaced by the nearest verified version, which its source reports.
 """
 
 import contextlib
@@ -26,10 +26,10 @@ from extender.k8s.version.versions import (
     supported_version,
 )
 
-# Minors that kube-scheduler may seem newer than kube-apiserver, whose version is read less often than pods change.
+# Minors by which kube-scheduler may seem newer than kube-apiserver, whose version is read less often than pods.
 MAX_MINORS_AHEAD: Final = 1
 
-# Minors that kube-scheduler may be older than kube-apiserver: the version skew policy allows 1, some stay behind.
+# Minors by which kube-scheduler may be older than kube-apiserver: the version skew policy allows 1, some lag behind.
 MAX_MINORS_BEHIND: Final = 3
 
 NAMESPACE: Final = "kube-system"
@@ -46,9 +46,9 @@ class FoundVersion:
     minor: int
     """OLDEST_MINOR to NEWEST_MINOR."""
     source: str
-    """Where it was found, as `/readyz?verbose` prints it, and what was found if that is not verified."""
+    """Where the version was found, as `/readyz?verbose` prints it, and the found version if it is not verified."""
     patch: int | None = None
-    """None: the newest."""
+    """None for the newest patch."""
 
     @property
     def version(self) -> Version:
@@ -56,7 +56,7 @@ class FoundVersion:
 
     @classmethod
     def of(cls, text: str, source: str) -> Self:
-        """Return the verified version nearest to the one found. Raises ValueError if it is not Kubernetes 1.x."""
+        """Return the verified version nearest to a found version. Raises ValueError if it is not Kubernetes 1.x."""
         return cls._nearest(parse_version(text), source)
 
     @classmethod
@@ -71,18 +71,18 @@ class FoundVersion:
     def _nearest(cls, found: Version, source: str) -> Self:
         minor = min(max(found.minor, OLDEST_MINOR), NEWEST_VERIFIED.minor)
         newest = NEWEST_PATCHES[minor]
-        # A patch that is newer than those we compared most likely behaves as the newest of them.
+        # A patch newer than the newest compared patch most likely behaves like it.
         is_beyond = found.minor != minor or (found.patch or 0) > newest
         nearest = Version(minor, newest) if is_beyond else found
         return cls(nearest.minor, "; ".join((source, *assumption(found, nearest))), nearest.patch)
 
 
 OnVersionFound = Callable[[FoundVersion | None], None]
-"""Called with each version that is found; None: no version was found."""
+"""Called with each version that is found, or with None if no version was found."""
 
 
 def assumption(asked: Version, taken: Version) -> tuple[str, ...]:
-    """Return a note that another version is assumed; empty if it is the same."""
+    """Return a note that a different version is assumed; empty if the versions are equal."""
     if asked == taken:
         return ()
     verified = "" if asked.minor in NEWEST_PATCHES else f" (1.{OLDEST_MINOR} to {NEWEST_VERIFIED} are)"
@@ -90,15 +90,15 @@ def assumption(asked: Version, taken: Version) -> tuple[str, ...]:
 
 
 def is_kube_scheduler(pod: Pod) -> bool:
-    """Return whether this is a pod of kube-scheduler, as kubeadm creates them."""
+    """Return whether the pod is a kube-scheduler pod as kubeadm creates it."""
     labels = pod.metadata.labels
     return pod.metadata.namespace == NAMESPACE and labels is not None and labels.get("component") == COMPONENT
 
 
 def version_of_pods(pods: Iterable[Pod]) -> FoundVersion | None:
-    """Return the lowest supported version among kube-scheduler's pods; None: no pod has one."""
+    """Return the lowest supported version among kube-scheduler's pods; None if no pod has one."""
     found = ((version, tag, pod.key) for pod in pods if is_kube_scheduler(pod) for version, tag in _tags(pod))
-    # A tag without a patch sorts before the tags of its minor that have one.
+    # A tag without a patch sorts before tags of the same minor with a patch.
     tags = sorted(
         (one for one in found if OLDEST_MINOR <= one[0].minor <= NEWEST_MINOR),
         key=lambda one: (one[0].minor, -1 if one[0].patch is None else one[0].patch, one[1:]),
@@ -112,7 +112,7 @@ def version_of_pods(pods: Iterable[Pod]) -> FoundVersion | None:
 
 
 def _tags(pod: Pod) -> Iterator[tuple[Version, str]]:
-    """Yield the image tags of the pod's kube-scheduler, if it runs and they are versions."""
+    """Yield (version, image tag) for the pod's kube-scheduler, if the pod has not ended and the tag is a version."""
     if pod.status.phase not in ("Succeeded", "Failed"):
         for container in pod.spec.containers or ():
             tag = image_tag(container.image)
@@ -122,10 +122,10 @@ def _tags(pod: Pod) -> Iterator[tuple[Version, str]]:
 
 
 def chosen_version(of_pods: FoundVersion | None, of_api_server: FoundVersion | None) -> FoundVersion | None:
-    """Return the pods' version if it is plausible beside this API server, else the API server's version."""
+    """Return the pods' version if it is plausible for the API server's version, else the API server's version."""
     if of_api_server is None:
         return of_pods
-    # A tag far from the API server's version follows a numbering of its own, such as that of a distribution.
+    # A tag far from the API server's version follows a different numbering, such as that of a distribution.
     if of_pods is None:
         why = "no pod of kube-scheduler names its version"
     elif -MAX_MINORS_AHEAD <= of_api_server.minor - of_pods.minor <= MAX_MINORS_BEHIND:
@@ -142,6 +142,6 @@ class _VersionInfo(msgspec.Struct, rename="camel"):
 
 
 def version_of_api_server(body: bytes) -> FoundVersion:
-    """Return the version in an API server's response to GET /version. Raises ValueError if there is none."""
+    """Return the version in an API server's response to GET /version. Raises ValueError if it has none."""
     version = msgspec.json.decode(body, type=_VersionInfo).git_version
     return FoundVersion.of(version, f"API server {version}")

@@ -1,7 +1,7 @@
 """kube-scheduler's --feature-gates and --emulated-version: the stages of each gate by minor, and checks of both flags.
 
 A gate is declared as in pkg/features/kube_features.go: "34 alpha off, 36 beta on" are its stages and defaults since
-these minors. Which verdicts a gate of EVALUATED_GATES changes is in `features`.
+the given minors. `features` describes the verdicts that each gate of EVALUATED_GATES changes.
 
 Rule: every gate is in one of the three tables at the end.
 """
@@ -12,35 +12,35 @@ from difflib import get_close_matches
 from typing import Final, Literal, cast
 
 Stage = Literal["alpha", "beta", "GA", "locked", "removed"]
-"""Maturity of a feature gate. "locked" is GA and cannot be changed any more (LockToDefault). kube-scheduler does not
-start with a "removed" gate, and behaves as its default says."""
+"""Maturity of a feature gate. "locked" is GA and can no longer be changed (LockToDefault). kube-scheduler does not
+start if a "removed" gate is set, and behaves according to its default."""
 
 ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "beta"}
 """Gate that sets all gates of a stage -> that stage."""
 
-# First minor that does not start with a gate that is on while one that it needs is off.
+# First minor that does not start if a gate is on but a gate that it needs is off.
 NEEDS_ARE_CHECKED_SINCE: Final = 35
 
-# First minor whose pods of PodGroups are left to kube-scheduler, whatever the gate GenericWorkload says: an API server
-# without the gate drops the fields.
+# First minor whose pods of PodGroups are left to kube-scheduler, whatever the value of the gate GenericWorkload: an
+# API server without the gate drops the fields.
 GROUPS_LEFT_TO_SCHEDULER_SINCE: Final = 37
 
-# Minors that --emulated-version may be older than kube-scheduler.
+# Minors by which --emulated-version may be older than kube-scheduler.
 MAX_MINORS_EMULATED: Final = 3
 
 OLDEST_EMULATED_MINOR: Final = 31
 
-# Ratio of difflib from which a gate counts as misspelt: LegacySidecarContainers, a gate of its own, is as similar to
-# SidecarContainers as 0.85.
+# Ratio of difflib from which a name counts as a misspelt gate: LegacySidecarContainers, a gate of its own, is as
+# similar to SidecarContainers as 0.85.
 MIN_SIMILARITY: Final = 0.86
 
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """Minors of --emulated-version and --min-compatibility-version; None: the flag is not set.
+    """Minors of --emulated-version and --min-compatibility-version; None if the flag is not set.
 
-    They select the stages and defaults of feature gates only. Everything else (behaviors without a gate, which gates
-    need one another, removed gates) follows the version of the binary.
+    They select the stages and defaults of feature gates only. Everything else (behaviors without a gate, dependencies
+    between gates, removed gates) follows the version of the binary.
     """
 
     version: int | None = None
@@ -51,13 +51,13 @@ class Emulation:
         return ", ".join(f"{what} 1.{minor}" for what, minor in minors.items() if minor is not None)
 
     def of(self, minor: int) -> tuple[int, int]:
-        """Return (emulated minor, minimum compatibility minor) of a kube-scheduler of this minor.
+        """Return (emulated minor, minimum compatibility minor) for a kube-scheduler of the given minor.
 
         Mirrors effectiveVersion.Validate (component-base, v1.36): raises ValueError for flags that it rejects.
         """
         if minor < OLDEST_EMULATED_MINOR and self != NO_EMULATION:
             raise ValueError(f"1.{minor} cannot emulate versions: 1.{OLDEST_EMULATED_MINOR} is the first that can")
-        # Without --min-compatibility-version it is one minor before the emulated one (SetEmulationVersion).
+        # The default of --min-compatibility-version is one minor before the emulated version (SetEmulationVersion).
         floor = max(minor - MAX_MINORS_EMULATED, OLDEST_EMULATED_MINOR)
         emulated = minor if self.version is None else self.version
         compatible = max(emulated - 1, floor) if self.min_compatibility is None else self.min_compatibility
@@ -75,11 +75,11 @@ NO_EMULATION: Final = Emulation()
 class Gate:
     name: str
     stages: tuple[tuple[int, Stage, bool], ...]
-    """(first minor, stage, default), by rising minor; before the first one the gate does not exist."""
+    """(first minor, stage, default) in ascending order; before the first minor the gate does not exist."""
     needs: tuple[str, ...] = ()
-    """Gates that must be on where this one is."""
+    """Gates that must be on if this gate is."""
     on_since_compatible: int | None = None
-    """--min-compatibility-version from which the gate is on by default; None: the flag does not change the default."""
+    """--min-compatibility-version from which the gate is on by default; None if the default does not depend on it."""
 
     @classmethod
     def declared(cls, name: str, text: str) -> "Gate":
@@ -95,7 +95,7 @@ class Gate:
         )
 
     def stage(self, minor: int) -> Stage | None:
-        """Return the gate's stage in a minor; None: that minor does not have it yet."""
+        """Return the gate's stage in a minor; None if the minor does not have it yet."""
         return next((stage for first, stage, _ in reversed(self.stages) if first <= minor), None)
 
     def default(self, minor: int, emulation: Emulation = NO_EMULATION) -> bool:
@@ -106,7 +106,7 @@ class Gate:
         return next((default for first, _, default in reversed(self.stages) if first <= emulated), False)
 
     def value(self, gates: Mapping[str, bool], minor: int, emulation: Emulation = NO_EMULATION) -> bool:
-        """Return whether the gate is on with these --feature-gates: by name, else by AllAlpha or AllBeta."""
+        """Return whether the gate is on with the given --feature-gates: by name, AllAlpha or AllBeta, or by default."""
         emulated, _ = emulation.of(minor)
         # A gate set by name wins over AllAlpha and AllBeta, which win over its default.
         by_stage: dict[Stage | None, bool] = {stage: gates[key] for key, stage in ALL_OF_STAGE.items() if key in gates}
@@ -117,7 +117,7 @@ def check_gates(gates: Mapping[str, bool], minor: int, emulation: Emulation) -> 
     """Raise ValueError for gates that kube-scheduler does not start with (featureGate.unsafeSetFromMap)."""
     emulated, _ = emulation.of(minor)
     by_lower = {one.lower(): one for one in (*GATES, *ALL_OF_STAGE)}
-    # 1. Each gate by itself. Gates that are in no table are accepted: other components have gates, too.
+    # 1. Check each gate by itself. Gates in none of the tables are accepted: other components have gates, too.
     for name, value in gates.items():
         known = GATES.get(name)
         if known is None:
@@ -130,7 +130,7 @@ def check_gates(gates: Mapping[str, bool], minor: int, emulation: Emulation) -> 
             raise ValueError(f"1.{emulated} does not have the feature gate {name}")
         elif known.stage(emulated) == "locked" and value != known.default(emulated):
             raise ValueError(f"feature gate {name} is locked to {str(not value).lower()} in 1.{emulated}")
-    # 2. The gates that need one another, those at their defaults as well.
+    # 2. Check the dependencies between gates, including gates at their defaults.
     if minor >= NEEDS_ARE_CHECKED_SINCE:
         values = {name: one.value(gates, minor, emulation) for name, one in GATES.items()}
         for name, one in GATES.items():
@@ -140,7 +140,7 @@ def check_gates(gates: Mapping[str, bool], minor: int, emulation: Emulation) -> 
 
 
 def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
-    """Return a sentence about each gate that is set although it changes no verdict or is in no table, sorted."""
+    """Return a sentence about each set gate that changes no verdict or is unknown, sorted."""
     ignored = sorted(gates.keys() - EVALUATED_GATES.keys() - UNSUPPORTED_GATES.keys() - ALL_OF_STAGE.keys())
     return tuple(
         f"feature gate {name} {'changes no verdict' if name in GATES else 'is unknown and ignored'}" for name in ignored
@@ -159,7 +159,7 @@ def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = 
         for name, one in UNSUPPORTED_GATES.items()
         if one.value(gates, minor, emulation) != one.default(minor, emulation)
     }
-    # Pods with its fields are left to kube-scheduler anyway.
+    # Pods with the fields of GenericWorkload are left to kube-scheduler anyway.
     if minor >= GROUPS_LEFT_TO_SCHEDULER_SINCE:
         changed.pop("GenericWorkload", None)
     return tuple(f"feature gate {name}{by} is not supported: its default is assumed" for name, by in changed.items())
@@ -200,7 +200,7 @@ TaintTolerationComparisonOperators: 35 alpha off
 VolumeAttributesClass: 29 alpha off, 31 beta off, 34 GA on, 36 locked on
 VolumeLimitScaling: 35 alpha off, 37 beta on
 """)
-"""Gates that change verdicts and are evaluated: a field of `Features` follows each."""
+"""Gates that change verdicts and are evaluated: each has a field of `Features`."""
 
 UNSUPPORTED_GATES: Final = _table("""
 CSIMigrationRBD: 28 GA off, 31 removed off
@@ -223,7 +223,7 @@ TopologyAwareWorkloadScheduling: 36 alpha off; needs GenericWorkload
 VolumeCapacityPriority: 21 alpha off, 33 removed off
 WorkloadAwarePreemption: 36 alpha off, 37 removed off; needs GangScheduling
 """)
-"""Gates that change verdicts where they are not at their default, which is what we assume."""
+"""Gates that change verdicts but are not evaluated: their defaults are assumed."""
 
 _WITHOUT_EFFECT: Final = _table("""
 ContainerRestartRules: 34 alpha off, 35 beta on
@@ -248,6 +248,6 @@ SchedulerQueueingHints: 28 beta off, 32 beta on, 34 locked on, 37 removed on
 VolumeBindMountOptions: 37 alpha off
 WorkloadWithJob: 36 alpha off; needs GenericWorkload
 """)
-"""Gates that change no verdict. kube-scheduler does not start where one that they need is off."""
+"""Gates that change no verdict. kube-scheduler does not start if one of them is on but a gate that it needs is off."""
 
 GATES: Final[Mapping[str, Gate]] = {**EVALUATED_GATES, **UNSUPPORTED_GATES, **_WITHOUT_EFFECT}

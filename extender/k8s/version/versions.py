@@ -1,9 +1,9 @@
-"""Versions of Kubernetes 1.x: those whose verdicts are known, and the texts that name one.
+"""Versions of Kubernetes 1.x: the verified versions, and the parsing of version texts.
 
 Settings, /version and image tags spell a version as "1.33", "v1.33.2+k3s1" or "1.33+". A vendor's suffix does not
 count: the patch is still upstream's.
 
-Rule: values only; which verdicts a version has is in `features`.
+Rule: values only; the verdicts that differ between versions are in `features`.
 """
 
 import re
@@ -13,16 +13,16 @@ from typing import Final
 
 OLDEST_MINOR: Final = 29
 NEWEST_MINOR: Final = 38
-# Minor that is assumed where none is set or found: the newest one that the corpus in tests/parity was judged by.
+# Minor that is assumed if none is set or found: the newest minor that judged the corpus in tests/parity.
 DEFAULT_MINOR: Final = 37
 
-# Verified minor -> newest patch whose code was compared; later patches are treated as this one.
+# Verified minor -> newest patch whose code was compared; later patches are treated like it.
 NEWEST_PATCHES: Final[Mapping[int, int]] = {
     29: 14, 30: 14, 31: 14, 32: 13, 33: 13, 34: 12, 35: 8, 36: 5, 37: 2
 }  # fmt: skip
 
 Backports = Mapping[int, int]
-"""Minor -> its first patch with a change that a later minor has from its first release on."""
+"""Minor -> first patch with a backport of a change that a later minor has from its first release on."""
 
 # Major, minor and an optional patch, then the "+" of a vendor's /version, a pre-release or a build.
 _FOUND: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.(?P<patch>[0-9]{1,3})(?![0-9]))?(?:\+|(?:[.+_-].*))?")
@@ -43,10 +43,10 @@ class Version:
         return f"1.{self.minor}" if self.patch is None else f"1.{self.minor}.{self.patch}"
 
     def has(self, first: int, backports: Backports) -> bool:
-        """Return whether this version has a change of minor `first`, by itself or by a backport."""
+        """Return whether this version has a change introduced in minor `first`, by itself or by a backport."""
         if self.minor >= first:
             return True
-        # Without a patch the newest one is meant, which has every backport.
+        # Without a patch the newest patch is meant, which has every backport.
         return self.minor in backports and (self.patch is None or self.patch >= backports[self.minor])
 
 
@@ -76,6 +76,6 @@ def _parse(text: str, pattern: re.Pattern[str]) -> Version:
 
 
 def image_tag(image: str) -> str | None:
-    """Return the tag of an image reference; None for one with a digest alone, or without either."""
+    """Return the tag of an image reference; None if it has no tag."""
     found = _IMAGE_TAG.fullmatch(image.strip())
     return None if found is None else found["tag"]

@@ -1,1 +1,1 @@
-"""Implementations of the functions of expressions, by overload: `implementation(run, *arguments)`."""
+"""Implementations of CEL functions by overload, called with (run, *arguments)."""

@@ -1,6 +1,6 @@
 """Function format() (ext/formatting.go of cel-go, strings 2), and the check of its literal arguments.
 
-Rule: both read format strings by `interpolate`; a clause accepts a value when it is evaluated, a type when checked.
+Rule: both parse format strings with `interpolate`; evaluation checks values, the validator checks types.
 """
 
 import math
@@ -43,7 +43,7 @@ CLAUSES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "X": (_HEX, "only integers, byte buffers, and strings can be formatted as hex"),
     "o": (_INTEGERS, "octal clause can only be used on integers"),
 }
-"""By clause: the kinds of types that it accepts besides dyn, and the error for a value of another one."""
+"""Clause -> (kinds of types that it accepts besides dyn, error for a value of any other type)."""
 
 Clause = Callable[[int, str, int | None], str]
 """(index of the argument, clause, precision) -> text; raises CelError."""
@@ -52,7 +52,7 @@ Clause = Callable[[int, str, int | None], str]
 def interpolate(text: str, count: int, clause: Clause, *, checks: bool = False) -> tuple[str, int]:
     """Return the text with its clauses replaced, and the number of arguments used; raises CelError.
 
-    `checks`: as the validator reads it, which reports an unexpected end before a missing argument.
+    With `checks`, as in the validator, an unexpected end is reported before a missing argument.
     """
     found: list[str] = []
     at = taken = 0
@@ -77,7 +77,7 @@ def interpolate(text: str, count: int, clause: Clause, *, checks: bool = False) 
 
 
 def _clause(digits: str | None, kind: str) -> tuple[str, int | None]:
-    """Return (clause, precision); raises CelError."""
+    """Parse a clause into (clause, precision); raises CelError."""
     wrong = "could not parse formatting clause: "
     if digits is not None and not kind:
         raise CelError(f"{wrong}error while parsing precision: could not find end of precision specifier")
@@ -113,7 +113,7 @@ def _formatted(run: Run, value: Any, kind: str, precision: int | None) -> str:
         number, digits = float(value), _DIGITS if precision is None else precision
         if kind == "f":
             return _fixed(number, digits)
-        # Of a power of ten upstream takes the precision for the width.
+        # In scientific notation upstream uses the precision as the width.
         if math.isnan(number) or math.isinf(number):
             return _fixed(number, 0).rjust(digits)
         mantissa, _, exponent = f"{number or 0.0:.{_DIGITS}e}".partition("e")
@@ -140,7 +140,7 @@ _CONVERTED = frozenset((int, Uint, float, bool, str, bytes, Duration, Timestamp)
 
 
 def _text(run: Run, value: Any) -> str:
-    """Return a value as %s writes it (FormatString)."""
+    """Return a value as %s formats it (FormatString)."""
     of = type(value)
     if of is list:
         run.work(len(value))

@@ -1,6 +1,6 @@
 """Quantities and semantic versions (k8s.io/apiserver/pkg/cel/library/quantity.go and semverlib.go, v1.36).
 
-Rule: a quantity keeps upstream's representation, which decides whether a whole number is an integer.
+Rule: a quantity keeps upstream's representation, which determines whether a whole number is an integer.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _MAX_FACTORS = 18
 
 
 class Quantity:
-    """An amount; `scaled` is int64Amount's (value, power of ten), None if upstream holds an inf.Dec.
+    """A quantity; `scaled` is int64Amount's (value, power of ten), None if upstream holds an inf.Dec.
 
     An inf.Dec is a multiple of ten to the `power`.
     """
@@ -29,7 +29,7 @@ class Quantity:
         self.scaled = scaled
         self.power = power if scaled is None else scaled[1]
         self.pointer = pointer
-        """A sum: upstream's equality does not accept one on its right."""
+        """Whether it results from add() or sub(): upstream's equality rejects it as the right operand."""
 
     @property
     def go_name(self) -> str:
@@ -41,9 +41,9 @@ class Quantity:
         return self.nano == other.nano
 
 
-@lru_cache(maxsize=4096)  # thousands of devices have the same few capacities: 0.1 us instead of 8
+@lru_cache(maxsize=4096)  # thousands of devices share a few capacities: 0.1 us instead of 8
 def _parsed(text: str) -> Quantity:
-    """Return the amount of a text; raises CelError (resource.ParseQuantity)."""
+    """Parse a quantity as resource.ParseQuantity does. Raises CelError."""
     match = SHAPE.fullmatch(text)
     if match is None or not text:
         raise CelError(_FORMAT_WRONG)
@@ -57,7 +57,7 @@ def _parsed(text: str) -> Quantity:
     bits = BINARY_SUFFIXES.get(suffix)
     exponent = 0 if bits is not None else DECIMAL_SUFFIXES[suffix] if suffix in DECIMAL_SUFFIXES else int(suffix[1:])
     power, digits = exponent - len(fraction), int(f"{sign}{whole}{fraction}" if whole + fraction else 0)
-    # Upstream holds an int64Amount where it fits for certain, as it estimates by the number of digits.
+    # Upstream holds an int64Amount if the number of digits guarantees that it fits.
     length = len(whole.lstrip("0") or "0")
     spare = _MAX_FACTORS - length - len(fraction)
     if bits is not None:
@@ -70,7 +70,7 @@ def _parsed(text: str) -> Quantity:
         return Quantity(nano if scale < 0 else digits * 10**scale * NANO, (digits, scale))  # upstream does not cap it
     if nano == 0:
         return Quantity(0, None, power=power)
-    if abs(nano) < MAX_NANO or bits is not None:  # only binary ones are capped
+    if abs(nano) < MAX_NANO or bits is not None:  # only quantities with a binary suffix are capped
         return Quantity(nano, None, power=0 if abs(nano) == MAX_NANO else -9)
     if power > MAX_QUANTITY_EXPONENT:
         raise UnsupportedFeature(TOO_LARGE_EXPONENT)
@@ -79,14 +79,14 @@ def _parsed(text: str) -> Quantity:
 
 
 def quantity(text: Any) -> Quantity:
-    """Return an amount of an object, which an API server has validated."""
+    """Parse a quantity of an object, which an API server has validated."""
     if isinstance(text, str):
         return _copied(_parsed(text))
     return Quantity(parse(text), (int(text), 0) if isinstance(text, int) else None)
 
 
 def _copied(amount: Quantity) -> Quantity:
-    """Return a copy: comparing an amount changes its representation, see `_compare`."""
+    """Copy a quantity: comparing it changes its representation, see `_compare`."""
     return Quantity(amount.nano, amount.scaled, power=amount.power)
 
 
@@ -97,7 +97,7 @@ def _held(run: Run, amount: Quantity) -> tuple[int, int] | None:
 
 def _compare(run: Run, one: Quantity, other: Quantity) -> int:
     """Return -1, 0 or 1 (Quantity.Cmp)."""
-    # Compared with an inf.Dec, the first amount becomes one, too, and is not an integer any more.
+    # Compared with an inf.Dec, the first quantity becomes an inf.Dec, too, and is no longer an integer.
     if one.scaled is not None and _held(run, other) is None:
         run.converted = {**(run.converted or {}), id(one): one}
     return _sign(one.nano - other.nano)
@@ -124,7 +124,7 @@ def _to_float(_run: Run, amount: Quantity) -> float:
 
 
 def _sum(run: Run, one: Quantity, sign: int, other: Quantity | int) -> Quantity:
-    """Return the first amount plus or minus the second (Quantity.Add, Quantity.Sub)."""
+    """Return the first quantity plus or minus the second (Quantity.Add, Quantity.Sub)."""
     if isinstance(other, int):
         other = Quantity(other * NANO, (other, 0))
     nano = one.nano + sign * other.nano
@@ -153,7 +153,7 @@ def _sign(number: int) -> int:
 
 
 def _tests(parser: Callable[..., Any]) -> Callable[..., bool]:
-    """Return the function that tells whether the parser accepts a text."""
+    """Return a function that reports whether the parser accepts a text."""
 
     def implementation(run: Run, text: str, *rest: Any) -> bool:
         try:
@@ -175,7 +175,7 @@ _Order = tuple[tuple[int, int, int], bool, tuple[tuple[bool, int, str], ...]]
 
 
 class Semver:
-    """A version; builds do not order (github.com/blang/semver v4)."""
+    """A semantic version; build metadata does not affect its order (github.com/blang/semver v4)."""
 
     __slots__ = ("core", "order")
     type_name: Final = "kubernetes.Semver"
@@ -230,7 +230,7 @@ def _prerelease(text: str) -> int | str:
 
 
 def semver(text: str) -> Semver:
-    """Return the version of a text; raises CelError (semver.Parse)."""
+    """Parse a semantic version as semver.Parse does. Raises CelError."""
     return (_remembered if len(text) <= _MAX_REMEMBERED else _version)(text)
 
 
@@ -253,10 +253,10 @@ def _version(text: str) -> Semver:
     return Semver(core, parsed)
 
 
-# Thousands of devices have the same few versions: a remembered one takes 0.1 us instead of 10.
+# Thousands of devices share a few versions: a cached version takes 0.1 us instead of 10.
 _remembered = lru_cache(maxsize=4096)(_version)
 _MAX_REMEMBERED = 128
-"""Characters of the longest text whose version is remembered."""
+"""Maximum length of a text whose version is cached, in characters."""
 
 
 def _to_semver(_run: Run, text: str, normalize: bool = False) -> Semver:
@@ -276,7 +276,7 @@ def _normalized(text: str) -> str:
 
 
 def _as_int64(number: int) -> int:
-    """Return a version's number as an int64; upstream's conversion wraps around."""
+    """Return a component of a version as an int64; upstream's conversion wraps around."""
     return number if number <= MAX_INT else number - 2**64
 
 

@@ -1,6 +1,6 @@
 """Lists, sets and optional values (ext/lists.go 3, ext/sets.go, optional types, and Kubernetes' list library).
 
-Rule: every element that is looked at or copied is spent from the budget.
+Rule: every element read or copied is spent from the budget.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def _is_sorted(run: Run, items: list[Any]) -> bool:
 
 
 def _compared(one: Any, other: Any) -> int | None:
-    """Return -1, 0 or 1; None for values without an order, which cel-go's list functions ignore."""
+    """Compare two values: -1, 0 or 1; None if they have no order, which cel-go's list functions ignore."""
     try:
         return compare(one, other)
     except CelError:
@@ -116,7 +116,7 @@ def _flattened(run: Run, items: list[Any], depth: int) -> list[Any]:
 
 
 def _sort_by_keys(run: Run, items: Any, keys: Any = None) -> list[Any]:
-    """Return the items in the order of their keys, or of themselves."""
+    """Return the items sorted by their keys, or by value if there are no keys."""
     if type(items) is not list:
         raise wanted("sort" if keys is None else "@sortByAssociatedKeys", items)
     if not items:
@@ -129,7 +129,7 @@ def _sort_by_keys(run: Run, items: Any, keys: Any = None) -> list[Any]:
         raise CelError("list elements must have the same type")
     by_key: Callable[[int, int], int] = lambda one, other: _compared(by[one], by[other]) or 0  # noqa: E731
     order = sorted(range(count), key=cmp_to_key(by_key))
-    # Go sorts up to 12 items by insertion, which is stable; sort() has equal values in any order.
+    # Go sorts up to 12 items by insertion, which is stable; for sort() the order of equal values does not matter.
     if count > 12 and keys is not None and any(by_key(one, other) == 0 for one, other in pairwise(order)):
         raise UnsupportedFeature("sortBy() with equal keys, whose order is not defined")
     return [items[index] for index in order]
@@ -206,11 +206,11 @@ def _value(_run: Run, optional: Optional) -> Any:
 
 
 _MAX_VALUES = 48
-"""Values of an attribute that includes() looks at up to v1.36 (ResourceSliceMaxAttributeValuesPerDevice)."""
+"""Maximum number of values that includes() examines up to v1.36 (ResourceSliceMaxAttributeValuesPerDevice)."""
 
 
 def _includes(run: Run, value: Any, item: Any) -> bool:
-    """Return whether a list has an item, or a single value is it (compile.go includesFunc, from v1.37 on lists.go)."""
+    """Return whether a list contains the item or a value equals it (compile.go includesFunc, since v1.37 lists.go)."""
     if type(value) is not list:
         return equal(value, item, run) is True
     if run.of_1_37:
@@ -228,7 +228,7 @@ _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string
 
 
 def _of_each(declaration: str) -> str:
-    """Return a declaration with an overload for each type that has an order, in the place of `#`."""
+    """Return a declaration with one overload per ordered type, which replaces `#`."""
     name, _, overload = declaration.partition(": ")
     return f"{name}: {'; '.join(overload.replace('#', each) for each in _COMPARABLE)}"
 

@@ -1,6 +1,6 @@
 """Regular expressions, matched by RE2 (library google-re2): linear in the text, as Go's are.
 
-Rule: a pattern that RE2 accepts and Go does not is not evaluated; errors have Go's messages.
+Rule: a pattern that RE2 accepts but Go does not is not evaluated; errors have Go's messages.
 """
 
 import re
@@ -14,22 +14,22 @@ from extender.k8s.cel.values import NO_SUCH_OVERLOAD, CelError, Run, TypeValue, 
 from extender.k8s.limits.limits import MAX_NAMED_GROUPS, TOO_MANY_NAMED_GROUPS
 
 _STEPS = 20
-"""Steps of one match; the library takes about that many microseconds."""
+"""Steps charged for one match; the library takes about that many microseconds."""
 
 _STEPS_OF_REPETITION = 300
-"""Steps for each repetition with a count, which RE2 writes out up to 1,000 times."""
+"""Steps charged for each counted repetition, which RE2 expands up to 1,000 times."""
 
 _MAX_NESTED = 100
-"""Nested groups that are followed."""
-# Go refuses a tree of more than 1,000 levels, which RE2 accepts. A group is up to four of them: itself, its repetition,
-# the sequence and the alternatives that contain it.
+"""Maximum nesting of groups."""
+# Go refuses a tree of more than 1,000 levels, which RE2 accepts. A group takes up to four levels: the group, its
+# repetition, and the sequence and the alternatives that contain it.
 
 _MAX_REMEMBERED = 256
-"""Characters of a text and a pattern together whose result is remembered."""
+"""Maximum length of a text and a pattern together whose result is cached, in characters."""
 
 
 def problem(pattern: str) -> str:
-    """Return Go's error of a pattern, "" for a valid one; raises UnsupportedFeature where that is not known."""
+    """Return Go's error for a pattern, "" if it is valid; raises UnsupportedFeature if the error is not known."""
     return _match("", pattern)[0]
 
 
@@ -54,7 +54,7 @@ def find(run: Run, text: str, pattern: str) -> str:
 
 
 def find_all(run: Run, text: str, pattern: str, limit: int = -1) -> list[str]:
-    """Return what matches, at most `limit` texts unless that is negative (regexp.FindAllString)."""
+    """Return the matching substrings, at most `limit` unless it is negative (regexp.FindAllString)."""
     matches(run, "", pattern)
     found: list[str] = []
     at, before = 0, -1
@@ -71,7 +71,7 @@ def find_all(run: Run, text: str, pattern: str, limit: int = -1) -> list[str]:
 
 
 def _of_constant(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function for a constant pattern: it accepts a type as a text, and has shorter errors."""
+    """Return the variant for constant patterns, which accepts a type as a text and has shorter errors."""
 
     def find_constant(run: Run, text: Any, pattern: str, *limit: Any) -> Any:
         text = text.name if type(text) is TypeValue else text
@@ -120,7 +120,7 @@ _WORDS = {
 }
 """RE2's message -> Go's, where they differ."""
 _UNCLEAR = re.compile(r"\\C|\{[0-9]{9}|\{[0-9]*,[0-9]{9}")
-"""Syntax that RE2 and Go read differently: one byte, numbers beyond Go's limit."""
+"""Syntax that RE2 and Go parse differently: the escape of a single byte, numbers beyond Go's limit."""
 _BRACKETS = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*|([()])", re.DOTALL)
 """Brackets of groups; escapes and classes come first, as their brackets are literal."""
 
@@ -132,7 +132,7 @@ def _match(text: str, pattern: str) -> tuple[str, bool]:
     open_groups = (1 if each[1] == "(" else -1 for each in _BRACKETS.finditer(pattern) if each[1])
     if pattern.count("(") > _MAX_NESTED and max(accumulate(open_groups), default=0) > _MAX_NESTED:
         raise UnsupportedFeature("a regular expression with groups nested too deeply")
-    # Python's `re` backtracks, so that a short pattern can take hours. Few selectors have one: it is imported late.
+    # Python's `re` backtracks, so a short pattern can take hours. Few selectors have patterns: re2 is imported lazily.
     import re2
 
     try:
@@ -149,7 +149,7 @@ def _match(text: str, pattern: str) -> tuple[str, bool]:
         return f"error parsing regexp: {_WORDS.get(words, words)}: `{part}`", False
 
 
-# A selector matches one pattern with the same few values of thousands of devices: 0.2 us instead of 60.
+# A selector matches one pattern against the same few values of thousands of devices: 0.2 us instead of 60.
 _remembered = lru_cache(maxsize=4096)(_match)
 
 
@@ -158,7 +158,7 @@ def _compiled(pattern: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
-    # Only whole matches are needed, and searching for groups is quadratic in nested ones.
+    # Only whole matches are needed, and capturing is quadratic in nested groups.
     options.never_capture = True
     compiled = re2.compile(pattern, options)
     if compiled.groups > MAX_NAMED_GROUPS:

@@ -1,6 +1,6 @@
 """Operators and conversions of cel-go's standard library (common/stdlib/standard.go, v0.26).
 
-Rule: only the values decide, not the overload that the checker found, as in cel-go; errors have its messages.
+Rule: as in cel-go, the operation depends on the values, not on the checker's overload; errors have cel-go's messages.
 """
 
 import math
@@ -44,7 +44,7 @@ _RECEIVERS = (str, Duration, Timestamp)
 
 
 def wanted(name: str, value: Any) -> CelError:
-    """Return the error of an operand without this operator, which some types do not name (evalUnary, evalBinary)."""
+    """Return the error for an operand without the operator; some types omit its name (evalUnary, evalBinary)."""
     return CelError(NO_SUCH_OVERLOAD if type(value) in _RECEIVERS else f"{NO_SUCH_OVERLOAD}: {name}")
 
 
@@ -186,7 +186,7 @@ _FLOAT = re.compile(
     r"[pP][+-]?[0-9]+|inf|infinity|nan)",
     re.IGNORECASE,
 )
-_MAX_NUMBER_CHARACTERS = 400  # no longer text is a number in range, and Python converts long ones in quadratic time
+_MAX_NUMBER_CHARACTERS = 400  # longer texts are out of range, and Python converts them in quadratic time
 
 
 def _no_conversion(value: Any, to: str) -> CelError:
@@ -328,7 +328,7 @@ OPERATORS: dict[str, Implementation] = {
     "endsWith: string.(string) -> bool": _text_test(lambda text, part: text.endswith(part)),
     "startsWith: string.(string) -> bool": _text_test(lambda text, part: text.startswith(part)),
 }
-"""Functions for values of any type, which report a wrong one themselves."""
+"""Functions that accept values of any type and report wrong types themselves."""
 
 FUNCTIONS: dict[str, Implementation] = {
     "bool: (bool) -> bool; (string) -> bool": _to_bool,

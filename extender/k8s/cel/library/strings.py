@@ -29,14 +29,14 @@ def _quoted(character: str) -> str:
 
 
 def _within(text: str, index: int) -> int:
-    """Return an index of a text or its end; raises CelError."""
+    """Return the index if it is within the text or at its end; raises CelError."""
     if not 0 <= index <= len(text):
         raise CelError(f"index out of range: {index}")
     return index
 
 
 def _check_offset(run: Run, text: str, part: str, offset: int) -> int | None:
-    """Return the index of an empty part; None for another part. Raises CelError."""
+    """Return the index of an empty part; None for any other part. Raises CelError."""
     if offset < 0 and (part or run.of_1_37):
         raise CelError(f"index out of range: {offset}")
     if part:

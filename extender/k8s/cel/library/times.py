@@ -48,7 +48,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """Return the time of a text in RFC 3339, None for another text. Raises CelError beyond the years 1 to 9999."""
+    """Parse an RFC 3339 timestamp; None for any other text. Raises CelError outside the years 1 to 9999."""
     match = _TIMESTAMP.fullmatch(text) if len(text) <= _MAX_CHARACTERS else None
     if match is None:
         return None
@@ -86,7 +86,7 @@ def duration_text(value: Duration) -> str:
     sign = -1 if value.nanos < 0 else 1
     whole, rest = divmod(abs(value.nanos), _SECOND)
     seconds = sign * (float(whole) + rest / 1e9)
-    # Go writes the shortest text that is the same double.
+    # Go writes the shortest text that parses to the same double.
     text = str(int(seconds))
     if seconds != int(seconds):
         text = next(shorter for digits in range(20) if float(shorter := f"{seconds:.{digits}f}") == seconds)
