@@ -79,7 +79,7 @@ class _Group:
     operands: list[Expr] = field(default_factory=list)
     operators: list[_Operator] = field(default_factory=list)
     colons: int = 0
-    """number of nested ternaries whose colon was read"""
+    """Number of nested ternaries whose colon was read"""
 
     def levels(self) -> tuple[int, int, int]:
         """Return the levels of cel-go's rules at the next operand."""
