@@ -65,6 +65,8 @@ def test_arrivals_of_all_kinds(cluster, calls, request):
     for i in range(ARRIVALS):
         api.create(kinds.arrival(i, prefix))
         assert kinds.settle(api, f"{prefix}-{i}")["spec"].get("nodeName"), f"{prefix}-{i} is not bound"
+    # The API server shows a pod as bound before the extender answers the call.
+    api.wait_until(lambda: len(calls.calls_of("bind")) >= ARRIVALS, 30, f"{ARRIVALS} answers of /bind")
     assert_no_call_failed_or_refused(calls.calls)
     assert {one.verb for one in calls.calls} == {"filter", "prioritize", "bind"}
     bound = {one.uid: one.nodes[0] for one in calls.calls_of("bind")}
