@@ -143,7 +143,7 @@ class ResourcesFromDevices:
 
 
 def resources_from_devices(snapshot: Snapshot, pod: Pod) -> ResourcesFromDevices:
-    """Group the nodes by the extended resources that they lack (filterExtendedResources)."""
+    """Group the nodes by the pod's extended resources that devices must provide there (filterExtendedResources)."""
     size, backed = len(snapshot.nodes), classes_by_resource(snapshot)
     cannot_fit, group = np.zeros(size, np.bool_), np.zeros(size, np.int64)
     groups: list[tuple[str, ...]] = [()]

@@ -89,7 +89,7 @@ class _VictimLimit:
     always_allowed: int
     """Number of victims up to which the limit is never exceeded."""
     exceeds: Callable[[VictimRows], BoolArray] | None
-    """Victims of nodes with more victims than that -> [node]: whether they exceed the limit; None: they always do."""
+    """Victims of nodes with more than `always_allowed` -> [node]: whether they exceed the limit. None: they always do."""
     message: Callable[[Sequence[Pod]], str]
     """Victims of one node -> reason why the limit rejects them."""
     wait: Callable[[VictimRows], int | None] = lambda _: None
@@ -105,7 +105,7 @@ class _VictimLimit:
 
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    """Yield one veto, with `nodes` [entry of `places`], for each configured limit on the victims of a node."""
+    """Yield one veto per configured limit on the victims of a node; its `nodes` is parallel to `places`."""
     limits = list(_victim_limits(run.context))
     if not limits:
         return

@@ -19,7 +19,7 @@ _MAX_LABEL_COLUMNS = 4096
 
 
 class NodeTable(Versioned):
-    """Nodes, and columns over the nodes, [node], which are derived values."""
+    """The nodes, one per row, and [node] columns derived from them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -215,7 +215,7 @@ class _Planner:
         return self._chain(node) if is_field or is_key else (self.plan(node), [])
 
     def _variable(self) -> Plan:
-        """Return the plan of the declared variable as a whole."""
+        """Return the plan for the declared variable without a field access: a map of all its fields."""
         getters = {name: each.value for name, each in self.environment.fields.items()}
         return _counted(
             lambda run: StringMap((name, get(run.variable)) for name, get in getters.items()), declared=True

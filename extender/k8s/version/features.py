@@ -138,8 +138,8 @@ class Features:
     fit_above_allocatable_is_unresolvable: bool = since(34)
     """NodeResourcesFit: a request above the node's allocatable is UnschedulableAndUnresolvable."""
     absent_scalars_fit: bool = until(34)
-    """NodeResourcesFit: an absent scalar resource is enough for a pod without extended resources
-    (DRAExtendedResource)."""
+    """NodeResourcesFit with DRAExtendedResource: a pod that requests no extended resources passes on nodes that lack a
+    scalar resource that it requests, such as huge pages."""
     negative_namespace_selector_matches_all: bool = until(36, since=34)
     """InterPodAffinity: a namespaceSelector of NotIn or DoesNotExist matches every namespace (incoming pod)."""
     read_write_once_pod_reason_of_1_34: bool = since(34)

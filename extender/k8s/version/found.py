@@ -4,7 +4,7 @@ kubeadm runs kube-scheduler as static pods in kube-system with the label compone
 the version. During an upgrade the tags differ and only the leader schedules. The lowest version is used: kube-scheduler
 must not be newer than kube-apiserver, which is upgraded first, and the leader is usually the pod that runs longest.
 
-Rule: a version that is found but not verified is replaced by the nearest verified version, which its source reports.
+Rule: a found version that is not verified is replaced by the nearest verified one; `source` then says so.
 """
 
 import contextlib

@@ -25,7 +25,7 @@ from extender.utilities.log_throttle import ThrottledLoggers
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 16 << 20
-"""Maximum memory of the preemptions that wait for their Events to be written."""
+"""Maximum size of the queue of preemptions whose Events are still to be written."""
 
 STOP_TIMEOUT_SECONDS = 2.0
 """Time limit for writing the queued Events at shutdown."""
@@ -37,7 +37,7 @@ MAX_TRIES = 3
 
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 10.0
-"""Minimum and maximum of the pause before a retry; in between, a Retry-After of the response counts."""
+"""Minimum and maximum pause before a retry. A Retry-After header is clamped to them; without one the minimum is used."""
 
 NO_RESPONSE = 0
 """Code of an error without a complete response of the API server."""

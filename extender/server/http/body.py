@@ -119,7 +119,7 @@ async def read_body(
 ) -> bytes:
     """Return the body; RequestError if it is too slow (408), larger than `cap` bytes (413) or not JSON (415).
 
-    `body`: from `bodies.track`; Overloaded if it is refused. Without both, only `cap` limits the body.
+    `body`: from `bodies.track`; raises Overloaded if it is refused. Without both, only `cap` limits the size.
     """
     check_headers(request.scope, cap)
     bodies, body = bodies or BodiesInFlight(cap), body or Body()

@@ -71,7 +71,7 @@ def pods_violating_pdbs(pdbs: BudgetIndex, pods: npt.NDArray[np.int32], evictabl
 
 
 def _exceeding_pods(pdbs: BudgetIndex, pod: IntArray, budget: IntArray, node: IntArray) -> IntArray:
-    """Return the pods that exceed a budget if each pod counts only up to the first budget that it exceeds.
+    """Return the pods that exceed a budget. A pod is charged to its budgets up to the first that it exceeds.
 
     Each (pod, budget) is one entry; the entries of a pod are adjacent, and pods of a node are in counting order.
     """

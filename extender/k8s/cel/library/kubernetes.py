@@ -29,7 +29,7 @@ class Quantity:
         self.scaled = scaled
         self.power = power if scaled is None else scaled[1]
         self.pointer = pointer
-        """Whether it results from add() or sub(): upstream's equality rejects it as the right operand."""
+        """Whether add() or sub() made it: a pointer in Go, which upstream's equality rejects as the right operand."""
 
     @property
     def go_name(self) -> str:

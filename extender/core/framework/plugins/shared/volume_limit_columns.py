@@ -169,7 +169,7 @@ class VolumeLimitConstraint(Constraint):
     always_attached: BoolArray
     """[own column, node]: True if a VolumeAttachment attaches the volumes; no eviction detaches them in a dry run."""
     counts_without_new: bool
-    """See `volume_limits`."""
+    """Whether a node beyond its limit is rejected even if all requested volumes are already attached."""
 
     def take(self, rows: NodeRows) -> Self:
         return replace(super().take(rows), shared=self.shared.take(rows, self.headroom.shape[1]))
@@ -255,7 +255,7 @@ def _own_columns(
 
 
 def _nominated_demand(context: SchedulingContext, first: int, own_columns: Sequence[_OwnColumn]) -> IntArray | None:
-    """Return [column, node]: number of nominated pods using each own column's volumes; own columns start at `first`."""
+    """Return [column, node]: number of nominated pods that use the own column's volumes; 0 for the `first` columns."""
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
         volumes = storage(context.snapshot).csi_volumes(pod)
