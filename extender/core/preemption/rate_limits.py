@@ -89,7 +89,7 @@ class _VictimLimit:
     always_allowed: int
     """Number of victims up to which the limit is never exceeded."""
     exceeds: Callable[[VictimRows], BoolArray] | None
-    """Victims of nodes with more than `always_allowed` -> [node]: whether they exceed the limit. None: they always do."""
+    """Victims of nodes with more than `always_allowed` -> [node]: whether they exceed the limit. None: always."""
     message: Callable[[Sequence[Pod]], str]
     """Victims of one node -> reason why the limit rejects them."""
     wait: Callable[[VictimRows], int | None] = lambda _: None

@@ -37,7 +37,7 @@ MAX_TRIES = 3
 
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 10.0
-"""Minimum and maximum pause before a retry. A Retry-After header is clamped to them; without one the minimum is used."""
+"""Minimum and maximum pause before a retry. A Retry-After header is clamped to them; without it the minimum counts."""
 
 NO_RESPONSE = 0
 """Code of an error without a complete response of the API server."""
