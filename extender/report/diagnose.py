@@ -373,7 +373,7 @@ def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
         short = [one.removeprefix(_INSUFFICIENT) for one in reasons if one.startswith(_INSUFFICIENT)]
         if short:
             return f"with too little {' and '.join(short)}"
-        return "that are at their pod limit" if "Too many pods" in reasons else f"with {message}"
+        return "that run as many pods as they may" if "Too many pods" in reasons else f"with {message}"
     return REJECTED_BY.get(plugin, f"rejected by {plugin} ({message})")
 
 

@@ -95,7 +95,7 @@ def why_best(record: PreemptRecord) -> str:
         return f"best of {ranking.candidates} candidates by {phrase}, {own} against {next_best}"
     equal, every = len(ranking.ties), ranking.candidates
     which = f"{equal} of {every}" if equal < every else "both" if every == 2 else f"all {every}"
-    cost = f"{which} candidates rank equally"
+    cost = f"{which} candidates cost the same"
     if ranking.decided_by == "name":
         return f"{cost}, and its name comes first"
     if dry_run.ranked.keys.by_criterion["named"][0][0]:

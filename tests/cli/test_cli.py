@@ -182,7 +182,7 @@ def test_serve_leaves_the_version_to_the_cluster(tmp_path, monkeypatch, capfd):
     assert "CinderLimits" in capfd.readouterr().err
     monkeypatch.undo()
     assert run_main(monkeypatch, "serve", "--scheduler-config", path) == 2  # the example cluster has no kube-scheduler
-    assert "scheduler.version is auto: none was found, so 1.37 is taken; 1.3" in capfd.readouterr().err
+    assert "scheduler.version is auto: no version was found, so 1.37 is assumed; 1.3" in capfd.readouterr().err
 
 
 def test_config_check_asks_which_entry_is_ours(tmp_path, monkeypatch, capsys):

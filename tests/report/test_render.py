@@ -412,7 +412,7 @@ def test_of_equal_candidates_the_one_whose_victims_kube_scheduler_chose_is_the_b
     assert found.ranking is not None
     assert (found.ranking.decided_by, found.ranking.ties) == ("named", ["n2", "n1"])
     assert on(found, "n1").loses_by == "named"
-    assert found.sentence.endswith(": both candidates rank equally, and kube-scheduler had chosen its victims")
+    assert found.sentence.endswith(": both candidates cost the same, and kube-scheduler had chosen its victims")
 
 
 def test_of_equal_candidates_that_differ_from_those_sent_the_one_that_differs_less_is_the_best():
@@ -420,7 +420,7 @@ def test_of_equal_candidates_that_differ_from_those_sent_the_one_that_differs_le
     nodes = {node(name, cpu="2"): [pod(f"{name}-a"), pod(f"{name}-b")] for name in ("n1", "n2")}
     found = preempted(nodes, {"n1": [], "n2": ["n2-a"]}, preemptor=incoming(cpu="2"))
     assert found.sentence.endswith(
-        ": both candidates rank equally, and its victims differ least from those that kube-scheduler chose"
+        ": both candidates cost the same, and its victims differ least from those that kube-scheduler chose"
     )
 
 
@@ -430,7 +430,7 @@ def test_of_candidates_that_are_equal_in_that_too_the_first_by_name_is_the_best(
     assert found.ranking is not None
     assert (found.ranking.decided_by, found.ranking.ties) == ("name", ["n1", "n2", "n3"])
     assert [one.loses_by for one in found.nodes] == [None, "name", "name"]
-    assert found.sentence.endswith(": all 3 candidates rank equally, and its name comes first")
+    assert found.sentence.endswith(": all 3 candidates cost the same, and its name comes first")
 
 
 def test_worse_candidates_do_not_count_as_equal_cost():
@@ -439,7 +439,7 @@ def test_worse_candidates_do_not_count_as_equal_cost():
     found = preempted(nodes)
     assert found.ranking is not None
     assert found.ranking.ties == ["n1", "n2"]
-    assert found.sentence.endswith(": 2 of 3 candidates rank equally, and its name comes first")
+    assert found.sentence.endswith(": 2 of 3 candidates cost the same, and its name comes first")
 
 
 def test_the_only_candidate_was_not_compared():

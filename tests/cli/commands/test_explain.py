@@ -135,7 +135,7 @@ def test_without_an_argument_the_latest_decisions_are_listed(where):
     assert set(rule) == {"─"}
     assert [line.split()[0] for line in lines[:-1]] == ["prioritize-1", "filter-2", "preempt-1", "filter-1"]
     assert lines[2].endswith("evicts shop/small from worker-1 for shop/urgent: "
-                             "both candidates rank equally, and its name comes first")  # fmt: skip
+                             "both candidates cost the same, and its name comes first")  # fmt: skip
     assert lines[-1] == f"show one decision: extender explain {where[0]} {where[1]} prioritize-1"
 
 
