@@ -140,9 +140,8 @@ def simulate(
         pending=pending,
         seed=seed,
         add_nodes=[
-            AddedNodes(added, count)
+            AddedNodes(load_cluster({"apiVersion": "v1", **node, "kind": "Node"}).nodes[0], count)
             for node, count in add_nodes
-            for added in load_cluster({"apiVersion": "v1", **node, "kind": "Node"}).nodes
         ],
         cordon=list(cordon),
         remove_nodes=list(remove_nodes),

@@ -62,10 +62,10 @@ def decode(section: type[S], data: Mapping[str, Any], path: KeyPath = ()) -> S:
     try:
         return section.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        # pydantic appends "[key]" to the path if a key of a mapping is itself invalid.
-        places = [one["loc"][: -1 if one["loc"][-1:] == ("[key]",) else None] for one in error.errors()]
-        messages = [_message(one, section) for one in error.errors()]
-        mistakes = [Mistake((*path, *place), message) for place, message in zip(places, messages, strict=True)]
+        mistakes = []
+        for one in error.errors():  # pydantic appends "[key]" to the path of an invalid key of a mapping
+            place = one["loc"][:-1] if one["loc"][-1:] == ("[key]",) else one["loc"]
+            mistakes.append(Mistake((*path, *place), _message(one, section)))
         raise DecodingError(mistakes) from error
 
 

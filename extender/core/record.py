@@ -66,15 +66,6 @@ class RecordedPod:
         size = 600 + len(json) + getsizeof(own.name) + getsizeof(own.namespace) + getsizeof(own.uid)
         return cls(identity, json, size)
 
-    @property
-    def key(self) -> str:
-        """Return `namespace/name`."""
-        return self.identity.key
-
-    @property
-    def priority(self) -> int:
-        return self.identity.priority
-
     def decode(self) -> Pod:
         """Return the whole pod."""
         return _POD_DECODER.decode(self.json)

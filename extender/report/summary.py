@@ -28,7 +28,7 @@ def summarize(record: DecisionRecord, *, observed: bool = False) -> str:
 
 
 def _filter_sentence(record: FilterRecord) -> str:
-    requested, pod = len(record.names), record.request.pod.key
+    requested, pod = len(record.names), record.request.pod.identity.key
     if not requested:
         return f"kube-scheduler sent no node for {pod}"
     failing = [status for status in record.statuses.to_list() if status.code != Code.SUCCESS]
@@ -42,7 +42,7 @@ def _filter_sentence(record: FilterRecord) -> str:
 
 
 def _prioritize_sentence(record: PrioritizeRecord) -> str:
-    requested, pod = len(record.names), record.request.pod.key
+    requested, pod = len(record.names), record.request.pod.identity.key
     if not requested:
         return f"kube-scheduler sent no node for {pod}"
     top = max(record.scores)
@@ -53,7 +53,7 @@ def _prioritize_sentence(record: PrioritizeRecord) -> str:
 
 
 def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
-    pod, kept, verb = record.request.pod.key, record.decision.kept, "would evict" if observed else "evicts"
+    pod, kept, verb = record.request.pod.identity.key, record.decision.kept, "would evict" if observed else "evicts"
     if not kept:
         why = record.decision.vetoed or _drop_reasons(record.decision.dropped) or "kube-scheduler sent no node"
         return f"{verb} no pod for {pod}: {why}"

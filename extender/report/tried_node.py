@@ -155,7 +155,7 @@ class TriedNode:
     def counts(self) -> dict[PodRole, int]:
         """Return role -> number of pods."""
         # Counted on the bits: /decisions?pods=none renders thousands of nodes, and _pods() of each would be slow.
-        flags, own = self.flags, self.request.pod.priority
+        flags, own = self.flags, self.request.pod.identity.priority
         spared = np.flatnonzero((flags & PROTECTED != 0) & (flags & EVICTABLE == 0)).tolist()
         protected = sum(self.dry_run.pods_on_node[self.node].pods[k].priority < own for k in spared)
         evictable, victims = int(np.count_nonzero(flags & EVICTABLE)), len(self.victims)
@@ -210,7 +210,7 @@ class TriedNode:
             return "victim"
         if flag & EVICTABLE:
             return "reprieved"
-        return "protected" if flag & PROTECTED and pod.priority < self.request.pod.priority else "kept"
+        return "protected" if flag & PROTECTED and pod.priority < self.request.pod.identity.priority else "kept"
 
 
 def _sum(pods: Sequence[RunningPodReport]) -> ResourceAmounts:

@@ -280,7 +280,7 @@ def test_the_example_has_been_asked_about_before_anybody_asks():
     server_context = create_app(cache, settings).server_context
     send_example_requests(server_context)
     kept = server_context.decisions.newest_first()
-    assert [(one.id, one.pod.key, one.mode) for one in kept] == [
+    assert [(one.id, one.pod.identity.key, one.mode) for one in kept] == [
         ("preempt-1", "shop/cart-9", "answered"),
         ("filter-1", "shop/cart-9", "answered"),
     ]

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from typing import Final
 
 from extender.core.devices.attribute_projection import AttributeProjection, digest
-from extender.k8s.devices.device_view import DeviceView, has_values
+from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature
 from extender.k8s.limits.limits import WorkBudget
 
@@ -60,7 +60,7 @@ class CountedSelector:
         budget.spend(1)
         read = self._projection.of_devices(device.driver, (device.device,))
         # An attribute without a value fails every selector, even one that does not read it.
-        broken = None if has_values(device.device) else digest(device.device.attributes)
+        broken = None if device.has_values else digest(device.device.attributes)
         key = self.expression, device.driver, device.allow_multiple_allocations, read, broken
         # Only the hash is held for each node, to save memory; a collision merely counts too few steps.
         charge, account = hash(key), self._account

@@ -39,6 +39,7 @@ from extender.core.snapshot.arrays import (
     NodeRows,
     VictimRows,
     count_per_node,
+    index_in,
     mask_of,
     select_columns,
 )
@@ -231,9 +232,7 @@ def dry_run_sent_candidates(
     # 2. Find terminating pods that take room but are gone from kube-scheduler's cache: pods that it did not choose,
     #    on sent nodes where the pod does not fit or needs more victims than kube-scheduler chose.
     pods = np.flatnonzero(pod_table.terminating & (snapshot.pod_node >= 0))
-    place_of = np.full(len(snapshot.nodes), -1)
-    place_of[rows] = np.arange(len(rows))
-    places = place_of[snapshot.pod_node[pods]]
+    places = index_in(rows, len(snapshot.nodes))[snapshot.pod_node[pods]]
     pods, places = pods[places >= 0], places[places >= 0]
     named = run.scheduler_victims
     if not len(pods) or named is None:

@@ -24,7 +24,7 @@ from extender.core.preemption.protections import (
     protections_of,
 )
 from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason, ResolvedCandidates
-from extender.core.snapshot.arrays import BoolArray
+from extender.core.snapshot.arrays import BoolArray, index_in
 
 _MAX_LISTED_PODS = 3
 """Maximum number of a node's protected pods that a message lists."""
@@ -43,12 +43,12 @@ def no_eviction_needed(
     context, snapshot, codes = filter_run.context, run.snapshot, filter_run.codes
     recent = context.history.recent_deletions
     # 1. Check whether a victim on a sent node is gone, and the pod fits there without further victims.
-    place_of = {row: place for place, row in enumerate(run.rows.tolist())}
+    place_of = index_in(run.rows, len(codes))
     for name in sorted(sent.deleted):
         row = snapshot.node_row[name]
-        place = place_of.get(row)
+        place = place_of[row]
         fits = codes[row] == Code.SUCCESS
-        if place is not None:
+        if place >= 0:
             named = run.scheduler_victims is not None and run.scheduler_victims[:, place].any()
             fits = run.emptied.codes[place] == Code.SUCCESS and not run.victims[:, place].any() and not named
         if fits:
@@ -82,9 +82,7 @@ def rejections_of(
     filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates, kept: Iterable[str]
 ) -> dict[str, CandidateRejection]:
     """Return sent node -> why it is not among the `kept` nodes."""
-    place_of = np.full(len(filter_run.codes), -1)
-    place_of[run.rows] = np.arange(len(run.rows))
-    places, dropped = place_of[sent.rows], dict(sent.dropped)
+    places, dropped = index_in(run.rows, len(filter_run.codes))[sent.rows], dict(sent.dropped)
     # 1. Nodes without a dry run: the filter status is the reason.
     not_tried = np.flatnonzero(places < 0)
     statuses = filter_run.statuses(sent.rows[not_tried])

@@ -8,7 +8,7 @@ from extender.k8s.limits import limits
 
 
 class SyntaxFailure(Exception):
-    """An expression nested deeper than cel-go's parser accepts, with cel-go's message."""
+    """An expression that does not compile, with cel-go's message."""
 
 
 class Loop(NamedTuple):

@@ -29,13 +29,17 @@ class DeviceView:
     def check(self) -> None:
         """Raise CelError for an attribute without a value, even if the selector does not read it."""
         # Up to v1.36 an attribute with a list of values counts as having no value, and fails every selector.
-        if has_values(self.device):
+        if self.has_values:
             return
         for name, attribute in sorted((self.device.attributes or {}).items()):
             try:
                 self._value(attribute)
             except CelError as error:
                 raise CelError(f"attribute {name}: {error}") from None
+
+    @cached_property
+    def has_values(self) -> bool:
+        return has_values(self.device)
 
     @cached_property
     def attribute_values(self) -> EndlessMap:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from extender.k8s.cel.checker import check, error_text
 from extender.k8s.cel.parser import parse
 from extender.k8s.cel.plan import PlanError, plan
-from extender.k8s.cel.syntax import SyntaxFailure, Tree
+from extender.k8s.cel.syntax import SyntaxFailure
 from extender.k8s.cel.types import ANY, BOOL, DYN, STRING, Environment, Field, declared
 from extender.k8s.cel.values import (
     Aborted,
@@ -125,11 +125,11 @@ def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
         # 1. Parse, and expand macros.
         tree = parse(expression, escaped_names=of_1_37)
         if tree.problems:
-            return _failed(expression, tree, tree.problems)
+            raise SyntaxFailure(error_text(expression, tree, tree.problems))
         # 2. Check the types.
         checked = check(tree, environment)
         if checked.errors:
-            return _failed(expression, tree, checked.errors)
+            raise SyntaxFailure(error_text(expression, tree, checked.errors))
         output = checked.types[tree.root.id]
         if output[0] not in ("bool", "dyn" if of_1_37 else "any"):
             return Selector(expression, error=f"must evaluate to bool or the unknown type, not {declared(output)}")
@@ -142,10 +142,6 @@ def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
     except UnsupportedFeature as feature:
         return Selector(expression, unsupported=str(feature))
     return Selector(expression, reads=_reads(paths), evaluate=evaluate, variables=variables, of_1_37=of_1_37)
-
-
-def _failed(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> Selector:
-    return Selector(expression, error=f"compilation failed: {error_text(expression, tree, errors)}")
 
 
 def _reads(paths: set[tuple[str, ...]]) -> frozenset[tuple[str, str, str]] | None:

@@ -75,7 +75,7 @@ class KeptDecision:
     def size(self) -> int:
         """Estimated memory in bytes, including the summary that a listing adds."""
         # The key counts twice: it is in this object and in the summary.
-        texts = getsizeof(self.cache) + getsizeof(self.error) + 2 * getsizeof(self.pod.key)
+        texts = getsizeof(self.cache) + getsizeof(self.error) + 2 * getsizeof(self.pod.identity.key)
         return 500 + _SUMMARY_BYTES + texts + (self.pod.size if self.record is None else self.record.size)
 
     def without_details(self) -> "KeptDecision":
@@ -115,7 +115,7 @@ class KeptDecision:
         if record is not None:
             sentence = sentences.summarize(record, observed=self.mode == "observed")
         else:
-            sentence = f"no decision for {self.pod.key}: {self.error or 'the kill switch is on'}"
+            sentence = f"no decision for {self.pod.identity.key}: {self.error or 'the kill switch is on'}"
         return DecisionSummary(
             id=self.id,
             verb=self.verb,
@@ -123,9 +123,9 @@ class KeptDecision:
             milliseconds=round(self.milliseconds, 3),
             outcome=outcome,
             sentence=sentence,
-            pod=self.pod.key,
+            pod=self.pod.identity.key,
             uid=self.pod.identity.metadata.uid,
-            priority=self.pod.priority,
+            priority=self.pod.identity.priority,
             chosen=chosen,
             victims=[victim.key for victim in self.victims],
         )

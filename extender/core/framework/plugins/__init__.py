@@ -143,15 +143,18 @@ that may not be read."""
 # If a plugin's PreFilter or PreScore is not enabled, its state is missing from CycleState (getPreFilterState and
 # getPreScoreState, v1.36). Plugins not listed here then compute the state themselves, as all modules here do.
 
+NOT_FOUND: Final = "not found"
+"""Error of a plugin that reads missing PreFilter state."""
+
 WITHOUT_PREFILTER: Final[Mapping[str, str]] = {
     node_ports.NAME: 'reading "PreFilterNodePorts" from cycleState: not found',
     node_resources.FIT_NAME: 'error reading "PreFilterNodeResourcesFit" from cycleState: not found',
     volume_restrictions.NAME: 'cannot read "PreFilterVolumeRestrictions" from cycleState',
-    volume_binding.NAME: "not found",
+    volume_binding.NAME: NOT_FOUND,
     pod_topology_spread.NAME: 'reading "PreFilterPodTopologySpread" from cycleState: not found',
     inter_pod_affinity.NAME: 'error reading "PreFilterInterPodAffinity" from cycleState: not found',
     node_declared_features.NAME: 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found',
-    dynamic_resources.NAME: "not found",
+    dynamic_resources.NAME: NOT_FOUND,
 }
 """Filter plugin that fails on every node without its PreFilter -> its error."""
 
@@ -164,9 +167,6 @@ WITHOUT_PRESCORE: Final[Mapping[str, str]] = {
 
 SCORES_READING_PREFILTER: Final = frozenset({volume_binding.NAME, dynamic_resources.NAME})
 """Score plugins that read the state of their PreFilter, and fail without it."""
-
-NOT_FOUND: Final = "not found"
-"""Error of a plugin that reads missing PreFilter state."""
 
 
 def is_switched_off(plugin: str, features: Features) -> bool:
