@@ -1,4 +1,4 @@
-"""Kinds of objects that decisions read, and the objects of a cluster by kind.
+"""Kinds of objects that decisions and admission read, and the objects of a cluster by kind.
 
 Rule: KINDS is the only list of kinds; watches, files, dumps and RBAC follow it.
 """
@@ -24,6 +24,7 @@ from extender.k8s.objects import (
     PodDisruptionBudget,
     PriorityClass,
 )
+from extender.k8s.quotas import LimitRange, ResourceQuota, RuntimeClass
 from extender.k8s.storage.objects import (
     CSIDriver,
     CSINode,
@@ -60,6 +61,9 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     resource_claims: tuple[ResourceClaim, ...] = ()
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
     device_taint_rules: tuple[DeviceTaintRule, ...] = ()
+    limit_ranges: tuple[LimitRange, ...] = ()
+    resource_quotas: tuple[ResourceQuota, ...] = ()
+    runtime_classes: tuple[RuntimeClass, ...] = ()
     pod_groups: tuple[PodGroup, ...] = ()
     """PodGroups of scheduling.k8s.io."""
     coscheduling_groups: tuple[PodGroup, ...] = ()
@@ -124,6 +128,10 @@ KINDS: dict[str, Kind] = {
     "ResourceClaim": _device_kind("resource_claims", ResourceClaim, namespaced=True),
     "ResourceClaimTemplate": _device_kind("resource_claim_templates", ResourceClaimTemplate, namespaced=True),
     "DeviceTaintRule": _device_kind("device_taint_rules", DeviceTaintRule, ("v1beta2", "v1alpha3")),
+    # ADMISSION_KINDS: what an API server would make of a manifest.
+    "LimitRange": Kind("limit_ranges", LimitRange, namespaced=True),
+    "ResourceQuota": Kind("resource_quotas", ResourceQuota, namespaced=True),
+    "RuntimeClass": Kind("runtime_classes", RuntimeClass, "node.k8s.io"),
     # Kubernetes' own PodGroups, then the PodGroups of scheduler-plugins.
     "PodGroup": Kind(
         "pod_groups",
@@ -137,18 +145,29 @@ KINDS: dict[str, Kind] = {
         "coscheduling_groups", PodGroup, COSCHEDULING, namespaced=True, version="v1alpha1"
     ),
 }
-"""Every kind that decisions read. Other kinds in a cluster file are counted and skipped.
+"""Every kind that decisions or admission read. Other kinds in a cluster file are counted and skipped.
 
 If two API groups have a kind of the same name, the key of the second has its group as a suffix.
 """
 
-# Order in which the objects of a whole cluster are added: pods last, because they refer to everything else.
-KIND_LOAD_ORDER = (*(kind for kind in KINDS if kind != "Pod"), "Pod")
+ADMISSION_KINDS = ("LimitRange", "ResourceQuota", "RuntimeClass")
+"""Kinds that admission reads and no decision does."""
+
+_LAST = ("PersistentVolumeClaim", "Pod")
+# Order in which the objects of a whole cluster are added: pods last, because they refer to everything else, after
+# claims, whose admission reads LimitRanges and StorageClasses.
+KIND_LOAD_ORDER = (*(kind for kind in KINDS if kind not in _LAST), *_LAST)
 
 
 def kind_without_group(kind: str) -> str:
     """Return the `kind` of a key of KINDS: `PodGroup` for both groups."""
     return kind.partition(".")[0]
+
+
+def plural_of(kind: str) -> str:
+    """Return the resource of a key of KINDS, or of any kind, as meta.UnsafeGuessKindToResource does (apimachinery)."""
+    name = kind_without_group(kind).lower()
+    return f"{name}es" if name.endswith("s") else f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
 Key = tuple[str, str]
@@ -180,6 +199,9 @@ class ObjectTables:
     resource_claims: dict[Key, ResourceClaim] = field(default_factory=dict)
     resource_claim_templates: dict[Key, ResourceClaimTemplate] = field(default_factory=dict)
     device_taint_rules: dict[Key, DeviceTaintRule] = field(default_factory=dict)
+    limit_ranges: dict[Key, LimitRange] = field(default_factory=dict)
+    resource_quotas: dict[Key, ResourceQuota] = field(default_factory=dict)
+    runtime_classes: dict[Key, RuntimeClass] = field(default_factory=dict)
     pod_groups: dict[Key, PodGroup] = field(default_factory=dict)
     coscheduling_groups: dict[Key, PodGroup] = field(default_factory=dict)
 

@@ -193,6 +193,21 @@ def pod_requests(
     return requests
 
 
+def pod_limits(pod: Pod, features: Features) -> Nano:
+    """Return resource -> nano-units of the limits in the spec, combined as requests are, plus overhead where limited.
+
+    Mirrors component-helpers resource.PodLimits (v1.37) without UseStatusResources.
+    """
+    limits = _largest_step(pod, lambda one: _parse(_limits(one.resources)), {})
+    if features.pod_level_resources:
+        of_pod = _parse(_limits(pod.spec.resources))
+        limits.update((name, nano) for name, nano in of_pod.items() if is_pod_level(name))
+    for name, nano in _parse(pod.spec.overhead).items():
+        if limits.get(name):
+            limits[name] += nano
+    return limits
+
+
 def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missing: Mapping[str, int]) -> Nano:
     """Return the largest requests of any step of the pod's life (resource.AggregateContainerRequests, v1.36).
 
@@ -236,15 +251,16 @@ def _pod_level_requests(pod: Pod, use_status: bool, by_pod: bool) -> Nano:
     if use_status and pod.status.resources is not None:
         infeasible = is_resize_infeasible(pod)
         held = _effective(wanted, pod.status.resources, pod.status.allocated_resources, infeasible)
-    return {name: held.get(name, 0) for name in (held if by_pod else wanted) if _is_pod_level(name)}
+    return {name: held.get(name, 0) for name in (held if by_pod else wanted) if is_pod_level(name)}
 
 
 def _asks_at_pod_level(pod: Pod) -> bool:
     """Return whether the pod has pod-level requests (component-helpers resource.IsPodLevelRequestsSet, v1.36)."""
-    return any(map(_is_pod_level, _requests(pod.spec.resources)))
+    return any(map(is_pod_level, _requests(pod.spec.resources)))
 
 
-def _is_pod_level(name: str) -> bool:
+def is_pod_level(name: str) -> bool:
+    """Return whether a pod may request the resource (component-helpers resource.IsSupportedPodLevelResource, v1.36)."""
     return name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES)
 
 
@@ -360,6 +376,10 @@ def _resize_pending_reason(pod: Pod) -> str:
 
 def _requests(resources: ResourceRequirements | None) -> ResourceList:
     return (resources.requests if resources is not None else None) or {}
+
+
+def _limits(resources: ResourceRequirements | None) -> ResourceList:
+    return (resources.limits if resources is not None else None) or {}
 
 
 def _parse(resources: ResourceList | None) -> Nano:

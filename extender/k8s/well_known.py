@@ -55,3 +55,8 @@ PRIORITY_CLASS_ANNOTATIONS: Final = frozenset({*MINIMUM_PREEMPTABLE_PRIORITY, *T
 
 DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 """`true` makes the StorageClass the default for claims that name none."""
+
+DEFAULT_STORAGE_CLASS_ANNOTATIONS: Final = frozenset(
+    {DEFAULT_STORAGE_CLASS, "storageclass.beta.kubernetes.io/is-default-class"}
+)
+"""Annotations, one of them `true`, of a default StorageClass; StorageClass annotations that the cache keeps."""

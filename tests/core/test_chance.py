@@ -5,7 +5,6 @@ from typing import get_args
 
 import pytest
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core import chance, engine
 from extender.core.evaluation import Evaluation
 from extender.core.profile import UPSTREAM, KubeScheduler, Profile
@@ -17,7 +16,7 @@ from extender.report import schema
 from extender.report.diagnose import diagnose
 from extender.server.guard.guard import guard_preempt
 from extender.server.observability.decision_log import KeptDecision
-from tests.builders import budget, cluster, incoming, node, pod, typed
+from tests.builders import budget, cluster, incoming, node, pod, stored_cluster, typed
 from tests.parity.parity import NOW
 from tests.report.test_render import on
 
@@ -43,7 +42,7 @@ def many(count, **last):
 
 
 def built(listed, minor):
-    return Snapshot.build(load_cluster(listed), Features.of(minor))
+    return Snapshot.build(stored_cluster(listed), Features.of(minor))
 
 
 def candidate_of(snapshot, waits=WAITS):
@@ -73,7 +72,7 @@ def test_the_order_is_that_in_which_budgets_were_listed_or_created_also_in_the_r
     snapshot = built(of_two_budgets(B2, others=[budget("gone", other="z")]), 37)
     for change in (lambda: snapshot.remove("PodDisruptionBudget", ("default", "b2")), snapshot.refresh_layout):
         change()
-    for one in load_cluster(of_two_budgets(B1, B2)).budgets:
+    for one in stored_cluster(of_two_budgets(B1, B2)).budgets:
         snapshot.put("PodDisruptionBudget", one)
     snapshot.refresh_layout()
     assert candidate_of(snapshot) == candidate_of(built(of_two_budgets(B1, B2), 37))

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.preemption.pdb.violations import budget_index
@@ -21,7 +20,7 @@ from extender.k8s.time import SECOND
 from extender.report import summary
 from extender.report.ranking_report import report_ranking
 from extender.report.render import render_nodes
-from tests.builders import budget, built, cluster, incoming, namespace, node, pod, thing, typed
+from tests.builders import budget, built, cluster, incoming, namespace, node, pod, stored_cluster, thing, typed
 
 POLICIES = {
     "kube-scheduler's own": PreemptionPolicy(),
@@ -218,7 +217,7 @@ def test_the_snapshot_for_reasons_is_rebuilt_when_a_namespace_changes():
     before = record_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), sent, profile), sent)
     said = rendered(before)
     assert b"in another tenant: team is blue, not red" in said
-    snapshot.put("Namespace", load_cluster(cluster({}, namespaces=[namespace("shop", team="green")])).namespaces[0])
+    snapshot.put("Namespace", stored_cluster(cluster({}, namespaces=[namespace("shop", team="green")])).namespaces[0])
     after = record_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), sent, profile), sent)
     assert b"in another tenant: team is green, not red" in rendered(after)
     assert rendered(before) == said

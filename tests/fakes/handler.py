@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tests.fakes import binding, events, statuses
+from tests.fakes import binding, dry_run, events, statuses
 from tests.fakes.faults import Action, Answer, CutBody, CutEvent, Drop, ErrorEvent, Hang
 from tests.fakes.http_server import Connection, Reply
 from tests.fakes.kinds import Target
@@ -99,6 +99,8 @@ class Handler:
             case "create" if target.resource.kind == events.KIND:
                 stored = self._state.put(events.KIND, events.created(self._state.storage, target, request.body))
                 return Reply(201, msgspec.json.encode(stored))
+            case "create":
+                return dry_run.answer(self._state.storage, request, self._state.admit)
             case "patch" if target.resource.kind == events.KIND:
                 content_type = request.headers.get("content-type", "")
                 event = events.patched(self._state.storage, target, request.body, content_type)

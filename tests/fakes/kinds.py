@@ -43,6 +43,8 @@ RESOURCES = {
         Resource("PriorityClass", "priorityclasses", "scheduling.k8s.io"),
         Resource("ReplicaSet", "replicasets", "apps", namespaced=True),
         Resource("StatefulSet", "statefulsets", "apps", namespaced=True),
+        Resource("Deployment", "deployments", "apps", namespaced=True),
+        Resource("CronJob", "cronjobs", "batch", namespaced=True),
         Resource("StorageClass", "storageclasses", "storage.k8s.io"),
         Resource("CSINode", "csinodes", "storage.k8s.io"),
         Resource("CSIDriver", "csidrivers", "storage.k8s.io"),
@@ -53,6 +55,9 @@ RESOURCES = {
         Resource("ResourceClaim", "resourceclaims", "resource.k8s.io", namespaced=True),
         Resource("ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io", namespaced=True),
         Resource("DeviceTaintRule", "devicetaintrules", "resource.k8s.io"),
+        Resource("LimitRange", "limitranges", namespaced=True),
+        Resource("ResourceQuota", "resourcequotas", namespaced=True),
+        Resource("RuntimeClass", "runtimeclasses", "node.k8s.io"),
         Resource("PodGroup", "podgroups", "scheduling.k8s.io", namespaced=True, version="v1alpha2"),
         Resource(
             "PodGroup.scheduling.x-k8s.io", "podgroups", "scheduling.x-k8s.io", namespaced=True, version="v1alpha1"

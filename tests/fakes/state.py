@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tests.fakes.access import Access
+from tests.fakes.dry_run import Admit
 from tests.fakes.faults import Faults
 from tests.fakes.listing import Pages
 from tests.fakes.requests import Request
@@ -39,6 +40,8 @@ class State:
         """Whether a watch may ask for the initial events, as with the feature gate WatchList."""
         self.expired_as_status = False
         """Whether a watch from too old a revision gets HTTP status 410, instead of 200 and an ERROR event."""
+        self.admit: Admit = lambda _: ()
+        """What a dry run makes of an object."""
         self.bookmark_every: float | None = None
         """Seconds between the bookmarks of a watch; read when a watch begins. None: on demand only."""
         self._next_bookmark: dict[Watch, float] = {}

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from extender.k8s.objects import (
     Condition,
@@ -26,6 +27,7 @@ from extender.k8s.requests import (
     incoming_requests,
     is_extended,
     is_scalar,
+    pod_limits,
     pod_requests,
     running_usage,
 )
@@ -174,6 +176,23 @@ def test_pod_requests_are_exact_nano_units():
 def test_pod_level_requests_can_be_left_out():
     asked = pod(container(cpu="100m"), level={"cpu": "700m"})
     assert pod_requests(asked, DEFAULT_FEATURES, is_incoming=True, pod_level=False) == {"cpu": NANO // 10}
+
+
+def test_limits_combine_as_requests_do():
+    def limited(name="c", restart=None, **limits):
+        return Container(name=name, resources=ResourceRequirements(limits=limits), restart_policy=restart)
+
+    init = [limited("s", "Always", cpu="50m"), limited("i", cpu="400m", memory="1")]
+    asked = pod(limited(cpu="100m"), limited("d", cpu="200m"), init=init, overhead={"cpu": "1m", "memory": "0"})
+    assert pod_limits(asked, DEFAULT_FEATURES) == {"cpu": 451 * NANO // 1000, "memory": NANO}
+    level = ResourceRequirements(limits={"cpu": "2", "example.com/gpu": "9"})
+    asked = replace(asked, spec=replace(asked.spec, resources=level))
+    assert pod_limits(asked, DEFAULT_FEATURES) == {"cpu": 2 * NANO + NANO // 1000, "memory": NANO}
+    assert pod_limits(asked, Features.of(33)) == {"cpu": 451 * NANO // 1000, "memory": NANO}
+
+
+def test_overhead_counts_only_where_there_is_a_limit():
+    assert pod_limits(pod(container(cpu="1"), overhead={"cpu": "1"}), DEFAULT_FEATURES) == {}
 
 
 def test_non_missing_fills_in_what_a_container_does_not_name_sidecars_and_init_steps_included():

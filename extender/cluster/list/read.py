@@ -9,7 +9,7 @@ Rule: a read returns everything that the decision reads, or fails with an error 
 import contextlib
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -23,11 +23,12 @@ from extender.cluster.list.pod_history import PodHistory
 from extender.cluster.list.requests import ListRequest, all_requests, late_requests_for, pods_of, requests_for
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.garbage import without_collections
-from extender.cluster.watch.list_watch import decode_page
+from extender.cluster.watch.list_watch import decode_page, no_permission
 from extender.core.profile import KubeScheduler, PreemptionPolicy
 from extender.errors import ClusterLost, printable
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 from extender.k8s.objects import Pod
+from extender.k8s.quotas import LimitRange
 from extender.k8s.version import found as version_found
 from extender.k8s.version.found import FoundVersion
 from extender.utilities.daemon_thread import start_daemon_thread
@@ -75,13 +76,17 @@ def read_for_pod(
     *,
     timeout: float,
     on_progress: OnProgress | None = None,
+    manifest: Mapping[str, Any] | None = None,
 ) -> ClusterForPod:
     """Read the objects that a decision about a pod needs; `subject`: (namespace, name), or the pod of a manifest.
 
-    Raises ClusterLost if a core kind cannot be read, or not within `timeout` seconds.
+    `manifest`: that of the pod, if the pod is yet to be admitted; then what admission reads is read, too. Raises
+    ClusterLost if a core kind cannot be read, or not within `timeout` seconds.
     """
     with _without_garbage_collection():
-        return _Reading(api, time.monotonic() + timeout, timeout, on_progress).for_pod(subject, load_scheduler)
+        return _Reading(api, time.monotonic() + timeout, timeout, on_progress).for_pod(
+            subject, load_scheduler, manifest
+        )
 
 
 @contextlib.contextmanager
@@ -122,7 +127,9 @@ class _Reading:
         found = version_found.chosen_version(of_pods, self._result(of_api_server))
         return WholeCluster(objects, found, tuple(_warnings(listed)))
 
-    def for_pod(self, subject: tuple[str, str] | Pod, load_scheduler: LoadScheduler) -> ClusterForPod:
+    def for_pod(
+        self, subject: tuple[str, str] | Pod, load_scheduler: LoadScheduler, manifest: Mapping[str, Any] | None
+    ) -> ClusterForPod:
         # 1. Read the pod, its Events and the version of kube-scheduler, in small requests at the same time.
         lister = Lister(self.api, self.deadline)
         of_pods = start_daemon_thread(partial(_scheduler_pods, lister))
@@ -135,10 +142,11 @@ class _Reading:
             gone = pod_history(None, (), about.events, about.notes, lambda _: None)
             return ClusterForPod(ClusterObjects(), None, scheduler, found, gone, ())
         # 3. Read the kinds that the pod needs, each in a thread of its own, then those that nominated pods need.
-        lister, wanted = self._lister(scheduler.preemption), requests_for(about.pod, scheduler)
+        lister, wanted = self._lister(scheduler.preemption), requests_for(about.pod, scheduler, manifest)
         listed = self._read_all(lister, wanted)
-        pods = cast(list[Pod], next(one.objects for one in listed if one.request.kind == "Pod"))
-        listed += self._read_all(lister, late_requests_for(pods, scheduler, wanted))
+        by_kind = {one.request.kind: one.objects for one in listed}
+        pods, limit_ranges = cast(list[Pod], by_kind["Pod"]), cast(list[LimitRange], by_kind.get("LimitRange", []))
+        listed += self._read_all(lister, late_requests_for(pods, scheduler, wanted, limit_ranges))
         # 4. Find the preemptor among the pods. The list has a later state of the pod, with the annotations that the
         #    policy reads.
         pod, history = about.pod, None
@@ -255,6 +263,6 @@ def _warnings(listed: Iterable[Listed]) -> Iterator[str]:
     for one in listed:
         kind = kind_without_group(one.request.kind)
         if one.is_forbidden:
-            yield f"no permission to list {one.request.kind}: plugins that read them are not evaluated"
+            yield no_permission(one.request.kind)
         if one.skipped:
             yield f"{one.skipped} objects of kind {kind} skipped, such as {printable(one.skip_reason)}"

@@ -15,10 +15,22 @@ ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule
 ResourceClaimTemplate
     the pod has resource claims; only in its namespace, for explanations
 PriorityClass
-    a manifest has no priority, so that its class or the default class decides, or the policy reads preemption
-    tolerations
+    the pod has no priority, so that its class or the default class decides, or the policy reads preemption tolerations
 PodGroup
     the policy counts pod groups
+
+A pod that is yet to be admitted (extender.admission) needs in addition:
+
+PriorityClass
+    always: a class sets the priority, and refuses another one
+LimitRange, ResourceQuota
+    always, of the pod's namespace: they set requests, and refuse pods
+RuntimeClass
+    the class that the pod names, which sets its overhead, node selector and tolerations
+the kinds of devices
+    limits or LimitRanges set requests for extended resources
+StorageClass
+    nothing more: a pod whose claims need a class reads all classes already
 
 Rule: plugins declare what they read (`core.framework.plugins.REQUIRED_TABLES`); this module requests it.
 """
@@ -26,6 +38,7 @@ Rule: plugins declare what they read (`core.framework.plugins.REQUIRED_TABLES`);
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 from extender.cluster.watch.list_watch import CORE_KINDS, POD_GROUP_RESOURCES, RESOURCES, Resource
@@ -36,6 +49,8 @@ from extender.core.profile import KubeScheduler, PreemptionPolicy
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS
 from extender.k8s.objects import Pod
+from extender.k8s.quotas import LimitRange
+from extender.k8s.requests import is_extended
 
 # Controllers whose selectors spread their pods by default, by (apiVersion, kind).
 _CONTROLLERS = {
@@ -93,19 +108,40 @@ def all_requests(policy: PreemptionPolicy) -> tuple[ListRequest, ...]:
     return tuple(map(ListRequest, (*RESOURCES, *POD_GROUP_RESOURCES) if policy.reads_pod_groups else RESOURCES))
 
 
-def requests_for(pod: Pod | None, scheduler: KubeScheduler) -> tuple[ListRequest, ...]:
-    """Return the requests that a decision about the pod needs; if the pod is gone, those to find its preemptor."""
+def requests_for(
+    pod: Pod | None, scheduler: KubeScheduler, manifest: Mapping[str, Any] | None = None
+) -> tuple[ListRequest, ...]:
+    """Return the requests that a decision about the pod needs; if the pod is gone, those to find its preemptor.
+
+    `manifest`: that of the pod, if the pod is yet to be admitted.
+    """
     if pod is None:
         return tuple(ListRequest(_BY_FIELD[field]) for field in ("pods", "nodes"))
     core = tuple(ListRequest(_BY_FIELD[KINDS[kind].field]) for kind in CORE_KINDS)
-    return *core, *_optional_requests(pod, sorted(_optional_fields(pod, scheduler)))
+    fields = _optional_fields(pod, scheduler)
+    if manifest is None or scheduler.profile_of(pod) is None:
+        return *core, *_optional_requests(pod, sorted(fields))
+    if any(map(is_extended, _limits_of(pod))):
+        fields |= device_tables(scheduler.features)
+    return *core, *_optional_requests(pod, sorted(fields | {"priority_classes"})), *_admission_requests(pod, manifest)
 
 
-def late_requests_for(pods: Iterable[Pod], scheduler: KubeScheduler, had: Iterable[ListRequest]) -> list[ListRequest]:
-    """Return additional requests for nominated pods, which count only if their claims exist."""
+def late_requests_for(
+    pods: Iterable[Pod],
+    scheduler: KubeScheduler,
+    had: Iterable[ListRequest],
+    limit_ranges: Iterable[LimitRange] = (),
+) -> list[ListRequest]:
+    """Return additional requests for nominated pods, which count only if their claims exist, and for LimitRanges."""
     waits = any(pod.spec.resource_claims and pod.status.nominated_node_name and not pod.spec.node_name for pod in pods)
+    defaults = {
+        name
+        for one in limit_ranges
+        for item in one.spec.limits or ()
+        for name in (*(item.default or ()), *(item.default_request or ()))
+    }
     known = {one.kind for one in had}
-    fields = sorted(device_tables(scheduler.features)) if waits else []
+    fields = sorted(device_tables(scheduler.features)) if waits or any(map(is_extended, defaults)) else []
     return [ListRequest(_BY_FIELD[field]) for field in fields if _BY_FIELD[field].kind not in known]
 
 
@@ -138,3 +174,18 @@ def _optional_requests(pod: Pod, fields: Iterable[str]) -> Iterator[ListRequest]
             yield ListRequest(resource, namespace)
         else:
             yield ListRequest(resource)
+
+
+def _admission_requests(pod: Pod, manifest: Mapping[str, Any]) -> Iterator[ListRequest]:
+    for field in ("limit_ranges", "resource_quotas"):
+        yield ListRequest(_BY_FIELD[field], pod.metadata.namespace)
+    spec = manifest.get("spec")
+    runtime_class = spec.get("runtimeClassName") if isinstance(spec, Mapping) else None
+    if isinstance(runtime_class, str) and runtime_class:
+        yield ListRequest(_BY_FIELD["runtime_classes"], field_selector=field_is("metadata.name", runtime_class))
+
+
+def _limits_of(pod: Pod) -> Iterator[str]:
+    """Yield the resources of which containers of the pod have limits, which become requests."""
+    for one in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
+        yield from (one.resources and one.resources.limits) or ()

@@ -33,7 +33,7 @@ KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
     "PriorityClass": well_known.PRIORITY_CLASS_ANNOTATIONS,
     "PersistentVolumeClaim": frozenset({BETA_CLASS, BIND_COMPLETED, SELECTED_NODE}),
     "PersistentVolume": frozenset({BETA_CLASS}),
-    "StorageClass": frozenset({well_known.DEFAULT_STORAGE_CLASS}),
+    "StorageClass": well_known.DEFAULT_STORAGE_CLASS_ANNOTATIONS,
     "CSINode": frozenset({MIGRATED_PLUGINS}),
     "ResourceClaim": frozenset({EXTENDED_RESOURCE_CLAIM}),
 }

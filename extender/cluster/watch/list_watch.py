@@ -19,7 +19,7 @@ from msgspec import Raw, field
 
 from extender.cluster.apiserver.client import ApiServer, QueryParams
 from extender.cluster.apiserver.stream import ApiStatus, ApiUnreachable, Stream
-from extender.k8s.kinds import KINDS, Key, kind_without_group
+from extender.k8s.kinds import ADMISSION_KINDS, KINDS, Key, kind_without_group, plural_of
 from extender.k8s.workloads import PodGroup
 from extender.utilities.daemon_thread import start_daemon_thread
 
@@ -50,9 +50,8 @@ CORE_KINDS = ("Node", "Pod", "PodDisruptionBudget")
 
 
 def _resource(kind: str) -> Resource:
-    """Return the Resource for a key of KINDS, pluralized like meta.UnsafeGuessKindToResource (apimachinery)."""
-    of_kind, name = KINDS[kind], kind_without_group(kind).lower()
-    plural = f"{name}es" if name.endswith("s") else f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+    """Return the Resource for a key of KINDS."""
+    of_kind, plural = KINDS[kind], plural_of(kind)
     root = "apis" if of_kind.group else "api"
     path, *others = (f"/{root}/{of_kind.group}/{version}/{plural}".replace("//", "/") for version in of_kind.versions)
     return Resource(kind, path, kind in CORE_KINDS, tuple(others))
@@ -79,6 +78,14 @@ class ServedPath:
 RESOURCES = tuple(_resource(kind) for kind, of_kind in KINDS.items() if of_kind.type is not PodGroup)
 POD_GROUP_RESOURCES = tuple(_resource(kind) for kind, of_kind in KINDS.items() if of_kind.type is PodGroup)
 """Kinds watched only if the configuration uses pod groups; most clusters have none."""
+
+
+def no_permission(kind: str) -> str:
+    """Return the warning about an optional kind that may not be listed."""
+    # Decisions don't read the kinds of admission: nothing is left to kube-scheduler without them.
+    if kind in ADMISSION_KINDS:
+        return f"no permission to list {kind}: manifests are admitted without them"
+    return f"no permission to list {kind}: plugins that read them are not evaluated"
 
 
 # --- metadata, before an object is decoded --------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from extender.cluster.cache.cache import Change, ClusterCache, ReflectorStatus
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
 from extender.cluster.watch.garbage import collect_periodically
-from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES, WatchSettings
+from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES, WatchSettings, no_permission
 from extender.cluster.watch.reflector import Reflector
 from extender.cluster.watch.retry import Outage
 from extender.cluster.watch.state import Phase, ReflectorState
@@ -136,7 +136,7 @@ class KubernetesSource:
     def warnings(self) -> Sequence[str]:
         """Return one line per kind without list permission."""
         forbidden = (kind for kind, one in self.reflectors.items() if one.state.phase is Phase.FORBIDDEN)
-        return [f"no permission to list {kind}: plugins that read them are not evaluated" for kind in forbidden]
+        return [no_permission(kind) for kind in forbidden]
 
     def reflector_statuses(self) -> list[ReflectorStatus]:
         """Return the status of every watched kind."""

@@ -9,7 +9,16 @@ from typing import Any
 
 from msgspec import field
 
-from extender.k8s.objects import Condition, Int64, NodeSelector, Object, QuantityText, Toleration, Value
+from extender.k8s.objects import (
+    Condition,
+    Int64,
+    NodeSelector,
+    Object,
+    ObjectMeta,
+    QuantityText,
+    Toleration,
+    Value,
+)
 
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 """Annotation, with the value `true`, of a claim that kube-scheduler created for extended resources of a pod."""
@@ -126,8 +135,13 @@ class ResourceClaim(Object, frozen=True):
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
+class ResourceClaimTemplateSpec(Value, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
 class ResourceClaimTemplate(Object, frozen=True):
-    """A template, of which only the name is read: a pod names it while its claim is not created yet."""
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
 # --- devices -------------------------------------------------------------------------------------------------------

@@ -12,11 +12,10 @@ from extender.cluster.cache.assume import (
     MAX_UNKNOWN_PREEMPTORS,
 )
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
-from tests.builders import cluster, incoming, node, pod, typed
+from tests.builders import cluster, incoming, node, pod, stored_cluster, typed
 from tests.fakes.clock import Clock
 from tests.profiles import by_profile
 
@@ -32,7 +31,7 @@ class Shop(ClusterCache):
         super().__init__(self.clock)
         waiting = [incoming("urgent", "4", priority=100, metadata={"resourceVersion": "7"}), pod("new", "2"), *more]
         running = [pod("a", priority=10), pod("b", priority=10)]
-        objects = load_cluster(cluster({node("n1"): running, node("n2", cpu="1"): []}, waiting=waiting))
+        objects = stored_cluster(cluster({node("n1"): running, node("n2", cpu="1"): []}, waiting=waiting))
         pods = tuple(one for one in objects.pods if one.metadata.name not in without)
         self.replace(replace(objects, pods=pods))
 
@@ -404,7 +403,7 @@ def test_what_is_assumed_survives_lists_and_new_snapshots(at_once, without):
 
 
 def typed_node(name):
-    return load_cluster(cluster({node(name): []})).nodes[0]
+    return stored_cluster(cluster({node(name): []})).nodes[0]
 
 
 def test_a_list_without_the_pod_ends_what_was_assumed_of_it(at_once):

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Index
@@ -25,6 +24,7 @@ from extender.k8s.objects import (
     PodStatus,
     SchedulingGroup,
 )
+from tests.builders import stored_cluster
 
 
 def node(name="n1", cpu="4"):
@@ -222,7 +222,7 @@ def test_the_first_build_is_for_the_kube_scheduler_that_is_wanted_at_its_end():
 
 
 def test_applying_one_by_one_gives_what_replacing_by_all_gives():
-    wanted = load_cluster(
+    wanted = stored_cluster(
         {
             "kind": "List",
             "items": [

@@ -168,6 +168,13 @@ def _objects(number: int) -> Iterator[tuple[str, JSON]]:
     )
     yield "ResourceClaimTemplate", _thing("template", number)
     yield "DeviceTaintRule", _thing("rule", number, everywhere=True, spec={"taint": {"key": "k", "effect": "None"}})
+    used = {"hard": {"pods": "10"}, "used": {"pods": str(number)}}
+    yield (
+        "LimitRange",
+        _thing("range", number, spec={"limits": [{"type": "Container", "default": {"cpu": f"{number}"}}]}),
+    )
+    yield "ResourceQuota", _thing("quota", number, spec={"hard": {"pods": "10"}}, status=used)
+    yield "RuntimeClass", _thing("runtime", number, everywhere=True, handler="h", overhead={"podFixed": {"cpu": "1"}})
     yield "Service", _thing("service", number, spec={"selector": selector["matchLabels"]})
     yield "ReplicaSet", _thing("set", number, spec={"selector": selector})
     yield "PodDisruptionBudget", _thing("budget", number, spec={"selector": selector}, status=budget)

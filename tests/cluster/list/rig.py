@@ -20,8 +20,11 @@ def read(
     *,
     timeout: float = QUICKLY,
     on_progress: Callable[[str, int, int | None], None] | None = None,
+    manifest: dict[str, Any] | None = None,
 ) -> ClusterForPod:
-    return read_for_pod(server_at(api.url), subject, lambda _: scheduler, timeout=timeout, on_progress=on_progress)
+    return read_for_pod(
+        server_at(api.url), subject, lambda _: scheduler, timeout=timeout, on_progress=on_progress, manifest=manifest
+    )
 
 
 def put(api: FakeAPI, objects: Iterable[dict[str, Any]]) -> None:

@@ -25,6 +25,10 @@ DEEP = b'{"kind":"NodeList","metadata":{},"items":[' + b"[" * 5_000 + b"]" * 5_0
 NO_SPREADING = KubeScheduler((Profile(default_spread_constraints=()),))
 
 
+def limit_range(name, namespace="default", **item):
+    return thing("LimitRange", name, namespace=namespace, spec={"limits": [{"type": "Container", **item}]})
+
+
 @pytest.fixture
 def shop(api):
     """Two nodes, a pod that runs, one that waits, and objects of kinds that are not requested."""
@@ -76,6 +80,42 @@ def test_a_manifest_needs_no_pod_of_its_name(shop):
     assert found.history is None
     assert not any("metadata.name" in one or "events" in one for one in lists(shop))
     assert "/api/v1/namespaces/default/services" in lists(shop)
+
+
+def test_what_admission_reads_is_read_for_a_manifest_that_is_yet_to_be_admitted(shop):
+    put(
+        shop,
+        [limit_range("in"), limit_range("out", namespace="other"), thing("ResourceQuota", "q", namespace="default")],
+    )
+    put(shop, [thing("RuntimeClass", name, handler="h") for name in ("gvisor", "kata")])
+    given = incoming("new", runtimeClassName="kata")
+    found = read(shop, typed(given), NO_SPREADING, manifest=given)
+    assert [one.metadata.name for one in found.objects.limit_ranges] == ["in"]
+    assert [one.metadata.name for one in found.objects.resource_quotas] == ["q"]
+    assert [one.metadata.name for one in found.objects.runtime_classes] == ["kata"]
+    assert "/apis/scheduling.k8s.io/v1/priorityclasses" in lists(shop)
+
+
+def test_a_limit_range_may_give_a_manifest_devices_of_which_it_does_not_speak(shop):
+    put(shop, [limit_range("gpus", default={"example.com/gpu": "1"}), device_class()])
+    assert [one.metadata.name for one in read(shop, typed(incoming()), manifest=incoming()).objects.device_classes] == [
+        "gpu"
+    ]
+    assert read(shop, typed(incoming())).objects.device_classes == ()
+
+
+def test_a_manifest_is_admitted_without_what_may_not_be_listed(shop):
+    for kind in ("LimitRange", "ResourceQuota", "RuntimeClass"):
+        shop.forbid(kind, "list")
+    given = incoming("new", runtimeClassName="kata")
+    found = read(shop, typed(given), NO_SPREADING, manifest=given)
+    assert found.objects.unreadable_tables == ("limit_ranges", "resource_quotas", "runtime_classes")
+    assert found.warnings == tuple(
+        f"no permission to list {kind}: manifests are admitted without them"
+        for kind in ("LimitRange", "ResourceQuota", "RuntimeClass")
+    )
+    shop.requests.clear()
+    assert read(shop).warnings == ()
 
 
 def test_claims_of_a_nominated_pod_are_read_once_it_is_known(shop):

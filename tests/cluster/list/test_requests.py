@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from extender.cluster.files.manifests import load_cluster
 from extender.cluster.list.requests import ListRequest, late_requests_for, requests_for
 from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.evaluation import Evaluation
 from extender.core.profile import UNCONFIGURED, KubeScheduler, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, ClusterObjects
-from tests.builders import incoming, pod, typed
+from tests.builders import incoming, pod, stored_cluster, typed
 from tests.device_builders import using_claims
 from tests.parity.agreement import EVERY_CATEGORY, load
 from tests.parity.parity import NOW, Evaluated
@@ -86,6 +85,36 @@ def test_a_manifest_without_a_priority_needs_the_classes_and_a_stored_pod_has_it
     assert "PriorityClass" not in {one.kind for one in requests_for(typed(incoming(**spec)), NO_SPREADING)}
 
 
+ADMISSION = {"PriorityClass", "LimitRange", "ResourceQuota"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "more"),
+    [
+        ({}, ADMISSION),
+        ({"runtimeClassName": "kata"}, ADMISSION | {"RuntimeClass"}),
+        ({"containers": [{"name": "c", "resources": {"limits": {"example.com/gpu": 1}}}]}, ADMISSION | DEVICES),
+        ({"initContainers": [{"name": "c", "resources": {"limits": {"example.com/gpu": 1}}}]}, ADMISSION | DEVICES),
+        ({"containers": [{"name": "c", "resources": {"limits": {"cpu": 1, "hugepages-2Mi": 1}}}]}, ADMISSION),
+        ({"schedulerName": "another"}, set()),
+    ],
+)
+def test_a_manifest_that_is_yet_to_be_admitted_needs_what_admission_reads(fields, more):
+    given = incoming(**fields)
+    found = {one.kind: one for one in requests_for(typed(given), NO_SPREADING, given)}
+    stored = {one.kind for one in requests_for(typed(given), NO_SPREADING)}
+    assert {*found} - stored - {"DeviceTaintRule"} == more
+    assert all(found[kind].namespace == "default" for kind in ("LimitRange", "ResourceQuota") if kind in found)
+    if "RuntimeClass" in found:
+        assert found["RuntimeClass"].params == {"fieldSelector": "metadata.name=kata"}
+
+
+@pytest.mark.parametrize("spec", [None, [], {"runtimeClassName": 1}, {"runtimeClassName": ""}])
+def test_a_manifest_need_not_be_valid_yet(spec):
+    given = typed(incoming())
+    assert "RuntimeClass" not in {one.kind for one in requests_for(given, NO_SPREADING, {"spec": spec})}
+
+
 def test_services_and_the_controller_are_those_of_the_pods_namespace_and_name():
     pod = typed(incoming(namespace="a/b", metadata=owned("ReplicaSet")))
     found = {one.kind: one for one in requests_for(pod, UNCONFIGURED)}
@@ -139,7 +168,7 @@ def compare_reads(scenarios) -> int:
     read_less = 0
     for scenario in scenarios:
         scheduler = kube_scheduler_of(scenario["config"]) if "config" in scenario else UNCONFIGURED
-        pod, objects = typed(scenario["pod"]), load_cluster(scenario["cluster"])
+        pod, objects = typed(scenario["pod"]), stored_cluster(scenario["cluster"])
         profile = Evaluated.profile_of(scheduler, pod)
         scheduler = replace(scheduler, profiles=(replace(profile, scheduler_name=pod.spec.scheduler_name),))
         wanted = list(requests_for(pod, scheduler))

@@ -3,9 +3,8 @@
 import pytest
 
 from extender.cluster.files import dump
-from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES
-from tests.builders import budget, node, placed, pod, thing
+from tests.builders import budget, node, placed, pod, stored_cluster, thing
 from tests.cluster.watch.reflector_rig import server_at
 from tests.cluster.watch.source_rig import following
 from tests.fakes.api_server import FakeAPI
@@ -158,7 +157,7 @@ async def test_pod_groups_that_may_not_be_read_are_unread_also_in_a_copy(api, tm
         assert rig.source.problem() is None
         assert rig.cache.snapshot().unreadable_tables == {"pod_groups", "coscheduling_groups"}
         dump.write_file(dump.encode_list(rig.cache.snapshot().frozen()), tmp_path / "cluster.json")
-    assert load_cluster(tmp_path / "cluster.json").unreadable_tables == ("coscheduling_groups", "pod_groups")
+    assert stored_cluster(tmp_path / "cluster.json").unreadable_tables == ("coscheduling_groups", "pod_groups")
 
 
 # --- pods and budgets -----------------------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ async def test_annotations_that_are_configured_are_kept_of_pods_and_of_pods_only
         dump.write_file(dump.encode_list(found, keys), tmp_path / "cluster.json")
     assert found.pods[0].metadata.annotations == {"shop/keep": "yes"}
     assert found.budgets[0].metadata.annotations is None
-    assert load_cluster(tmp_path / "cluster.json").pods == found.pods
+    assert stored_cluster(tmp_path / "cluster.json").pods == found.pods
 
 
 async def test_a_pod_that_becomes_ready_is_ready_in_the_cache_too(api):

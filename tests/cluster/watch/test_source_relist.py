@@ -7,12 +7,11 @@ import pytest
 
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch import source as source_module
 from extender.cluster.watch.delta_queue import Replaced
 from extender.core.snapshot.snapshot import PODS_PER_STEP, Snapshot
 from extender.k8s.kinds import ClusterObjects
-from tests.builders import node, placed, pod, thing, typed
+from tests.builders import node, placed, pod, stored_cluster, thing, typed
 from tests.cluster.watch.source_rig import MANY, following, serving, unseen
 from tests.server.conftest import filter_body
 
@@ -89,13 +88,13 @@ def test_C2_every_step_of_a_relist_shows_the_old_snapshot_or_the_new_one(count):
 
 
 def typed_node(name):
-    return load_cluster({"kind": "List", "items": [node(name).raw]}).nodes[0]
+    return stored_cluster({"kind": "List", "items": [node(name).raw]}).nodes[0]
 
 
 @pytest.mark.parametrize("count", [1, MANY])
 def test_C2_a_kind_is_unread_from_the_moment_on_when_its_objects_are_gone(count):
     """A claim whose volume is not there is another matter than one whose volume may not be read."""
-    volumes = load_cluster(
+    volumes = stored_cluster(
         {"kind": "List", "items": [thing("PersistentVolume", f"v{n}") for n in range(count)]}
     ).volumes
     cache = ClusterCache()

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core.devices import device_index, node_allocations, node_equivalence
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.node_allocations import (
@@ -45,7 +44,7 @@ from extender.k8s.limits import limits
 from extender.k8s.limits.limits import WorkBudget
 from extender.k8s.quantity import parse
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
-from tests.builders import JSON, NodeObject, built, cluster, node, thing
+from tests.builders import JSON, NodeObject, built, cluster, node, stored_cluster, thing
 from tests.device_builders import (
     DRIVER,
     alternative,
@@ -355,7 +354,7 @@ def check(seed: int) -> None:
 
 def chance_objects(chance: Chance, living: Snapshot) -> Iterator[tuple[str, Any]]:
     """All objects of a cluster for an empty snapshot, else a few of another cluster, which replace some."""
-    objects = load_cluster(some_objects(chance))
+    objects = stored_cluster(some_objects(chance))
     found = [(kind, one) for kind, of_kind in KINDS.items() for one in getattr(objects, of_kind.field)]
     if living.nodes:
         found = chance.sample(found, chance.randint(1, 4))

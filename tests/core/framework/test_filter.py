@@ -7,14 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.eviction_history import EvictionHistory
 from extender.core.framework.filter import last_filter_run, node_rows, run_filter_plugins, scheduling_context
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import Features
-from tests.builders import budget, built, cluster, incoming, node, pod, typed
+from tests.builders import budget, built, cluster, incoming, node, pod, stored_cluster, typed
 from tests.core.test_record import world
 
 NAMES = ["n2", "n4", "n1", "n3"]
@@ -156,6 +155,6 @@ def test_a_gated_nominated_pod_counts_from_1_37_on_or_if_its_profile_does_not_ho
     status = {"nominatedNodeName": "n3"}
     gated = incoming("gated", priority=3000, status=status, schedulingGates=[{"name": "quota"}])
     waiting = [incoming("queued", priority=3000, status=status), gated]
-    snapshot = Snapshot.build(load_cluster(cluster({node("n3"): []}, waiting=waiting)), Features.of(minor))
+    snapshot = Snapshot.build(stored_cluster(cluster({node("n3"): []}, waiting=waiting)), Features.of(minor))
     context = scheduling_context(snapshot, typed(incoming()), replace(PROFILE, ungated_scheduler_names=ungated))
     assert sorted(one.metadata.name for one in context.nominees) == nominees

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.evaluation import Evaluation
 from extender.core.preemption.sent_candidates import RejectionReason
@@ -17,7 +16,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.version.features import Features
 from extender.server.guard.guard import guard_preempt
-from tests.builders import JSON, cluster, incoming, node, pod, thing, typed
+from tests.builders import JSON, cluster, incoming, node, pod, stored_cluster, thing, typed
 
 READS_GROUPS = PreemptionPolicy(ranking=(*DEFAULT_RANKING, "PodGroups"))
 ALL: JSON = {"disruptionMode": {"all": {}}}
@@ -37,7 +36,7 @@ def group(mode):
 
 def decide(nodes, sent, minor=37, policy=None, *, unreadable=(), others=()):
     """The decision, to which the guard must have no objection; `sent` are names of pods by node."""
-    objects = structs.replace(load_cluster(cluster(nodes, others=others)), unreadable_tables=unreadable)
+    objects = structs.replace(stored_cluster(cluster(nodes, others=others)), unreadable_tables=unreadable)
     snapshot, waiting = Snapshot.build(objects, Features.of(minor)), typed(incoming())
     made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in sent.items()}
     profile = Profile(keep_candidates=None, preemption=policy or PreemptionPolicy())
@@ -136,5 +135,5 @@ def test_policies_still_veto_a_whole_group():
 def test_a_pod_of_a_group_is_said_to_be_left_to_kube_scheduler():
     waiting = typed(incoming(schedulingGroup={"podGroupName": "train"}))
     for minor, expected in ((36, {}), (37, {"GangScheduling": ["n1"]})):
-        snapshot = Snapshot.build(load_cluster(cluster(two_members())), Features.of(minor))
+        snapshot = Snapshot.build(stored_cluster(cluster(two_members())), Features.of(minor))
         assert Evaluation(snapshot, waiting, UPSTREAM).to_dict().get("notEvaluated", {}) == expected

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.evaluation import Evaluation
 from extender.core.profile import DEFAULT_IMPORTANCE, EXTRA_IMPORTANCE, PreemptionPolicy, Profile
@@ -19,7 +18,7 @@ from extender.core.snapshot.importance import annotated_cost, grace_period
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.well_known import DELETION_COST, EVICTION_COST
-from tests.builders import budget, cluster, incoming, node, pod, snapshot, typed
+from tests.builders import budget, cluster, incoming, node, pod, snapshot, stored_cluster, typed
 from tests.parity import reference
 from tests.parity.reference.objects import UNRESOLVABLE, priority, start_time, terminating
 from tests.parity.reference.preemption import nodes_to_try, split_by_budgets
@@ -320,7 +319,7 @@ def test_victims_are_those_of_the_slow_reference_with_that_order(seed):
     """On generated clusters: extended resources, host ports, affinity, spreads, volumes and budgets."""
     chance, one, raw = drawn(seed)
     order = tuple(chance.sample(ALL, chance.randint(1, 4)))
-    snapshot = Snapshot.build(load_cluster(raw), REFERENCE_FEATURES)
+    snapshot = Snapshot.build(stored_cluster(raw), REFERENCE_FEATURES)
     got = Evaluation(snapshot, typed(one.pod), profile(*order)).to_dict()
     candidates, others = expected_of(raw, one.pod, order)
     assert got["candidates"] == candidates, "the engine has other candidates than the reference"
@@ -381,7 +380,7 @@ def test_decisions_on_a_changed_snapshot_equal_those_on_a_new_one(seed):
 
 def test_a_changed_cost_counts_at_once():
     raw = cluster({node("n1", cpu="2"): [pod("a", **costs(1)), pod("b", **costs(2))]})
-    here, chosen = Snapshot.build(load_cluster(raw)), profile("PodDeletionCost")
+    here, chosen = Snapshot.build(stored_cluster(raw)), profile("PodDeletionCost")
 
     def gone():
         (one,) = engine.preempt(here, typed(incoming()), {"n1": SentCandidate(())}, chosen).kept

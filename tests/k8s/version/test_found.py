@@ -2,7 +2,6 @@
 
 import pytest
 
-from extender.cluster.files.manifests import load_cluster
 from extender.k8s.version.found import (
     FoundVersion,
     chosen_version,
@@ -10,6 +9,7 @@ from extender.k8s.version.found import (
     version_of_api_server,
     version_of_pods,
 )
+from tests.builders import stored_cluster
 
 CALICO = "calico/node:v3.28.0"
 
@@ -26,7 +26,7 @@ def scheduler_pod(name="cp-1", image="registry.k8s.io/kube-scheduler:v1.33.2", p
 
 
 def found(*pods):
-    return version_of_pods(load_cluster({"kind": "List", "items": list(pods)}).pods)
+    return version_of_pods(stored_cluster({"kind": "List", "items": list(pods)}).pods)
 
 
 def test_the_tag_of_kubeadm_s_static_pod_is_the_version():
@@ -99,7 +99,7 @@ def test_without_a_pod_the_api_server_s_version_counts():
 
 
 def test_other_pods_are_not_kube_scheduler_s():
-    (pod,) = load_cluster({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}).pods
+    (pod,) = stored_cluster({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}).pods
     assert not is_kube_scheduler(pod)
 
 

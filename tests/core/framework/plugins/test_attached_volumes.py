@@ -6,13 +6,12 @@ import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import VolumeIndex
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from extender.k8s.version.features import Features
-from tests.builders import built, cluster, node, pod, thing
+from tests.builders import built, cluster, node, pod, stored_cluster, thing
 
 BY_KIND = {one.__name__: one for one in (PersistentVolumeClaim, PersistentVolume, VolumeAttachment)}
 DRIVERS = ("a.example.com", "b.example.com")
@@ -87,7 +86,7 @@ def test_changes_of_storage_objects_lead_to_what_a_new_index_says(seed):
 @pytest.mark.parametrize(("minor", "attached"), [(31, set()), (32, {"n0"})])
 def test_attachments_count_from_1_32_on(minor, attached):
     others = [_volume(0, DRIVERS[0], "h0"), _attachment(0, "pv0")]
-    found = Snapshot.build(load_cluster(cluster(_pods(3), others=others)), Features.of(minor))
+    found = Snapshot.build(stored_cluster(cluster(_pods(3), others=others)), Features.of(minor))
     volumes = found.index(AttachedVolumeIndex).of(DRIVERS[0])
     assert {name for nodes in volumes.attached.values() for name in nodes} == attached
 

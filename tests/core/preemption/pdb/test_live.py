@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.live import LiveBudgetIndex
@@ -22,7 +21,19 @@ from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import KINDS, key_of
 from extender.k8s.objects import PodDisruptionBudget
 from extender.server.guard.guard import guard_preempt
-from tests.builders import JSON, STARTED, budget, built, cluster, drop_messages, incoming, node, pod, typed
+from tests.builders import (
+    JSON,
+    STARTED,
+    budget,
+    built,
+    cluster,
+    drop_messages,
+    incoming,
+    node,
+    pod,
+    stored_cluster,
+    typed,
+)
 from tests.profiles import SEEDS, examples
 
 LIVE = PreemptionPolicy(disruption_budgets="Strict", budget_accounting="Live")
@@ -153,7 +164,7 @@ def test_it_is_the_same_in_a_snapshot_that_pods_came_to_one_by_one(case):
     snapshot = Snapshot()
     for policy in EVERY_WAY:
         engine.prepare(snapshot, KubeScheduler((Profile(preemption=policy),)))
-    objects = load_cluster(world(case.here, case.elsewhere, [case.budget], case.waiting))
+    objects = stored_cluster(world(case.here, case.elsewhere, [case.budget], case.waiting))
     for kind in ("Pod", "PodDisruptionBudget", "Node"):
         for each in getattr(objects, KINDS[kind].field):
             snapshot.put(kind, each)
@@ -314,7 +325,7 @@ def put(snapshot, item):
     item = dict(item)
     if item["kind"] == "Pod":
         item["spec"] = {"nodeName": "n1"} | item["spec"]
-    (typed_one,) = getattr(load_cluster({"kind": "List", "items": [item]}), KINDS[item["kind"]].field)
+    (typed_one,) = getattr(stored_cluster({"kind": "List", "items": [item]}), KINDS[item["kind"]].field)
     snapshot.put(item["kind"], typed_one)
 
 
@@ -493,6 +504,6 @@ def test_what_is_kept_of_a_snapshot_that_is_empty_again_is_what_there_was(seed):
 
 
 def typed_budget(raw) -> PodDisruptionBudget:
-    (found,) = load_cluster({"kind": "List", "items": [raw]}).budgets
+    (found,) = stored_cluster({"kind": "List", "items": [raw]}).budgets
     assert key_of("PodDisruptionBudget", found) == ("default", raw["metadata"]["name"])
     return found

@@ -31,6 +31,7 @@ _API_VERSIONS = {
         "ResourceSlice",
     ),
     "rbac.authorization.k8s.io/v1": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    "node.k8s.io/v1": ("RuntimeClass",),
     "coordination.k8s.io/v1": ("Lease",),
     "events.k8s.io/v1": ("Event",),
 }

@@ -150,6 +150,15 @@ def _classes() -> list[JSON]:
         {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": _named(CSI),
          "spec": {"attachRequired": True, "storageCapacity": True, "preventPodSchedulingIfMissing": True,
                   "nodeAllocatableUpdatePeriodSeconds": 60}},
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": _named("sandboxed"), "handler": "sandbox",
+         "overhead": {"podFixed": {"cpu": "100m", "memory": "64Mi"}},
+         "scheduling": {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "sandbox", "operator": "Exists"}]}},
+        # Neither changes or refuses one of the pods.
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": _named("claims", "default"),
+         "spec": {"limits": [{"type": "PersistentVolumeClaim", "max": {"storage": "100Gi"}}]}},
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": _named("secrets", "default"),
+         "spec": {"hard": {"count/secrets": "100"}},
+         "status": {"hard": {"count/secrets": "100"}, "used": {"count/secrets": "0"}}},
     ]  # fmt: skip
 
 

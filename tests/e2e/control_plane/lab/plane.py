@@ -40,7 +40,9 @@ class ControlPlane:
     """A control plane in `directory`, with etcd `etcd` (one of binaries.ETCDS); a context manager.
 
     `runtime_config`: further API versions that the API server serves, such as `resource.k8s.io/v1beta2=true`;
-    `feature_gates`: those of the API server and of its kube-schedulers; `controllers`: the controllers that run.
+    `feature_gates`: those of the API server and of its kube-schedulers; `controllers`: the controllers that run;
+    `plugins_off`: admission plugins that do not (the not-ready taint of a new Node would wait for a controller that
+    does not run); `kubelet`: whether pods run.
     """
 
     def __init__(
@@ -52,9 +54,11 @@ class ControlPlane:
         runtime_config: str = "",
         feature_gates: str = "",
         controllers: Sequence[str] = CONTROLLERS,
+        plugins_off: str = "TaintNodesByCondition",
+        kubelet: bool = True,
     ) -> None:
         self.directory = directory
-        self._controllers = controllers
+        self._controllers, self._plugins_off, self._has_kubelet = controllers, plugins_off, kubelet
         self._etcd_binary = binaries.etcd(etcd)
         self._runtime_config, self._feature_gates = runtime_config, feature_gates
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
@@ -79,7 +83,8 @@ class ControlPlane:
             self.controller_manager.start()
             find = self.api.find
             self.api.wait_until(lambda: find("ServiceAccount", "default", "default"), 30, "the default service account")
-            self.kubelet.start()
+            if self._has_kubelet:
+                self.kubelet.start()
         except BaseException:
             self.close()
             raise
@@ -234,8 +239,7 @@ class ControlPlane:
             f"--service-account-key-file={self.keys.service_account_public_key}",
             f"--service-account-signing-key-file={self.keys.service_account_key}",
             "--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none",
-            # the not-ready taint of a new Node would wait for a controller that does not run
-            "--disable-admission-plugins=TaintNodesByCondition",
+            f"--disable-admission-plugins={self._plugins_off}",
             f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_file}",
             "--max-requests-inflight=800", "--max-mutating-requests-inflight=400", "--profiling=false", "--v=1",
             f"--runtime-config={self._runtime_config}", f"--feature-gates={self._feature_gates}",
