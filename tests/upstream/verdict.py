@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from extender.cluster.files.manifests import read_cluster
+from extender.cluster.files.manifests import read_files, read_manifests
 from extender.errors import ExtenderError
 from extender.k8s.kinds import KINDS
 from extender.k8s.version.versions import parse_version
@@ -39,7 +39,7 @@ class NotAsked(Exception):
 
 def scenario_of(cluster: Path, pod: str, config: Path | None = None) -> JSON:
     """The scenario of a cluster file and one of its pods, or the pod of a file; raises NotAsked and ExtenderError."""
-    items = [dict(one) for one in read_cluster(cluster, keep=KINDS.keys()).kept]
+    items = [one.object for one in read_manifests(read_files([cluster]).files) if one.kind in KINDS]
     waiting = _pod_of(Path(pod)) if pod and Path(pod).is_file() else _taken_from(items, pod)
     for one in (*items, waiting):
         if one["kind"] == "Pod":

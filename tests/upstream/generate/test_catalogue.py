@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from extender.cluster.files.manifests import load_cluster
+from tests.builders import stored_cluster
 from tests.upstream.generate import CATEGORIES
 from tests.upstream.generate.__main__ import main
 from tests.upstream.generate.basic import TOPICS as BASIC_TOPICS
@@ -100,7 +100,7 @@ def test_scenarios_differ_by_seed_and_number_and_are_named_by_them(category):
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_objects_are_such_as_we_read(category):
     for number in range(4):
-        load_cluster(CATEGORIES[category]("load", number)["cluster"])
+        stored_cluster(CATEGORIES[category]("load", number)["cluster"])
 
 
 @pytest.mark.parametrize("category", TAGS)
@@ -139,7 +139,7 @@ def test_the_command_writes_a_large_cluster_that_loads(tmp_path):
     main(["--scale", "5", "--pods-per-node", "6", "--out", str(tmp_path / "cluster.json")])
     scenario = json.loads((tmp_path / "cluster.json").read_text())
     assert scenario == large_cluster(5, 6, "resources", "1")
-    assert len(load_cluster(scenario["cluster"]).nodes) == 5
+    assert len(stored_cluster(scenario["cluster"]).nodes) == 5
 
 
 def test_the_command_compresses_what_it_writes(tmp_path):

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from extender.cluster.files.manifests import load_cluster
+from tests.builders import stored_cluster
 from tests.parity.agreement import load, load_verdicts
 from tests.upstream.generate.own_devices import FAILING_SELECTORS, SELECTORS, TOPICS, random_scenario
 
@@ -28,7 +28,7 @@ def test_every_topic_is_frequent_and_every_object_is_one_that_we_read(scenarios)
     assert topics.keys() == {*TOPICS}
     assert min(topics.values()) >= 8
     for one in scenarios[::8]:
-        load_cluster(one["cluster"])
+        stored_cluster(one["cluster"])
 
 
 def test_every_field_that_says_something_of_devices_is_given_somewhere(scenarios):
