@@ -111,17 +111,25 @@ class ApiServer:
 
     def post(self, path: str, body: bytes, timeout: Timeout = (10, 30)) -> bytes:
         """Send a JSON body; return the body of a 2xx response. ApiUnreachable: the request may have taken effect."""
-        return self._write("POST", path, JSON_CONTENT_TYPE, body, timeout)
+        return self._write("POST", path, JSON_CONTENT_TYPE, body, timeout)[0]
+
+    def create(
+        self, path: str, params: QueryParams, body: bytes, timeout: Timeout = (10, 30)
+    ) -> tuple[bytes, tuple[str, ...]]:
+        """Send a JSON body like `post`; return also the texts of the response's Warning headers."""
+        return self._write("POST", f"{path}?{urlencode(params)}", JSON_CONTENT_TYPE, body, timeout)
 
     def patch(self, path: str, body: bytes, timeout: Timeout = (10, 30)) -> bytes:
         """Send a JSON merge patch; like `post` otherwise."""
-        return self._write("PATCH", path, MERGE_PATCH_CONTENT_TYPE, body, timeout)
+        return self._write("PATCH", path, MERGE_PATCH_CONTENT_TYPE, body, timeout)[0]
 
-    def _write(self, method: str, path: str, content_type: str, body: bytes, timeout: Timeout) -> bytes:
+    def _write(
+        self, method: str, path: str, content_type: str, body: bytes, timeout: Timeout
+    ) -> tuple[bytes, tuple[str, ...]]:
         headers = {"Accept": JSON_CONTENT_TYPE, "Content-Type": content_type}
         send = partial(_send, method, path, headers, timeout, body)
         with Stream(lambda: self._authenticated(send)) as stream:
-            return stream.read()
+            return stream.read(), stream.warnings
 
     def stream(
         self,

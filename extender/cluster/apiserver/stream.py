@@ -7,6 +7,7 @@ Rule: a truncated line or body is an error, never a result.
 """
 
 import contextlib
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from urllib3.response import BaseHTTPResponse
 
 from extender.errors import ExtenderError
 
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # A warn-code, an agent and a quoted text (RFC 7234)
 MAX_ERROR_BODY_BYTES = 65536  # Bytes of an error response that are read
 MAX_READ_BYTES = 1 << 20  # Bytes of a response per read, which bounds a batch of lines
 NAMESPACE_TERMINATING = "NamespaceTerminating"  # Cause of a 403 that has nothing to do with permissions
@@ -102,6 +104,12 @@ class Stream:
         if self._closed.is_set():
             raise ApiUnreachable("the request was cancelled")
         return body
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Texts of the Warning headers; those of other agents than 299, a persistent warning, are not the server's."""
+        values = ", ".join(self._opened.headers.getlist("Warning"))
+        return tuple(one_line(re.sub(r"\\(.)", r"\1", text)) for text in _WARNING.findall(values))
 
     def close(self) -> None:
         """End the response now; callable from any thread."""
