@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
-from extender.cluster.files.manifests import LoadReport, cluster_files, parse_files, read_files
+from extender.cluster.files.manifests import LoadReport, SchedulerOf, default_scheduler, parse_files, read_files
+from extender.cluster.files.reading import find_files
 from extender.cluster.watch.garbage import without_collections
 from extender.core.profile import KubeScheduler
 from extender.errors import ClusterFileError
@@ -31,12 +32,13 @@ class FileSource:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | Sequence[Path],
         cache: ClusterCache,
         interval: float = 2.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        scheduler_of: SchedulerOf = default_scheduler,
     ) -> None:
-        self.path = path
+        self.paths = (path,) if isinstance(path, Path) else tuple(path)
         self.cache = cache
         self.interval = interval  # Seconds between two checks for changes; 0 disables reloading
         self.last_error: str | None = None  # Reason why the current file is not loaded; None if it is
@@ -45,8 +47,14 @@ class FileSource:
         self._on_found: OnVersionFound = lambda _: None
         self._changing = asyncio.Lock()  # Held while a snapshot is built: from changed files, or by `adopt`
         self._sleep = sleep
+        self._scheduler_of = scheduler_of
         self._changes = ChangeDetector()
         self._thread = ReloadThread("cluster file")
+
+    @property
+    def place(self) -> str:
+        """The files and folders, for messages."""
+        return ", ".join(map(str, self.paths))
 
     def problem(self) -> str | None:
         return None  # if a file cannot be read, decisions continue with the previous cache
@@ -73,17 +81,17 @@ class FileSource:
         return self._use(self._read())
 
     def _read(self) -> LoadReport:
-        self._changes = ChangeDetector(_signature(self.path))
-        contents = read_files(self.path)
+        self._changes = ChangeDetector(_signature(self.paths))
+        contents = read_files(self.paths)
         with without_collections():
-            return parse_files(contents)
+            return parse_files(contents, scheduler_of=self._scheduler_of)
 
     def _use(self, report: LoadReport) -> LoadReport:
         with without_collections():
             try:
                 self.cache.replace(report.objects)
             except ValueError as error:
-                raise ClusterFileError(f"{self.path}: {error}") from error
+                raise ClusterFileError(f"{self.place}: {error}") from error
         self.report = report
         self.found_version = version_of_pods(report.objects.pods)
         self.last_error = None
@@ -98,7 +106,7 @@ class FileSource:
     async def poll(self) -> bool:
         """Check once; return whether the cache was reloaded. Errors are logged, never raised."""
         try:
-            if not self._changes.should_reload(await self._thread.run(_signature, self.path)):
+            if not self._changes.should_reload(await self._thread.run(_signature, self.paths)):
                 return False
             before = self.found_version
             report = await self._thread.run(self._read)
@@ -113,12 +121,12 @@ class FileSource:
                 log.error("cluster file not reloaded, keeping the previous cache: %s", error)
             self.last_error = str(error)
             return False
-        log.info("cluster file reloaded from %s", self.path)
+        log.info("cluster file reloaded from %s", self.place)
         return True
 
 
-def _signature(path: Path) -> Signature:
+def _signature(paths: Sequence[Path]) -> Signature:
     try:
-        return tuple((str(file), *file_signature(file)) for file in cluster_files(path))
+        return tuple((str(file), *file_signature(file)) for file in find_files(paths).paths.values())
     except OSError as error:
-        raise ClusterFileError(f"{path}: {error.strerror}") from error
+        raise ClusterFileError(f"{error.filename}: {error.strerror}") from error

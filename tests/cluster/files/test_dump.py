@@ -8,12 +8,11 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from extender.cluster.files import dump
-from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
-from tests.builders import budget, cluster, incoming, node, pod, thing, typed
+from tests.builders import budget, cluster, incoming, node, pod, stored_cluster, thing, typed
 from tests.contract.test_recordings import KINDS as RECORDED_KINDS
 from tests.contract.test_recordings import RECORDINGS
 from tests.profiles import SEEDS, by_profile, examples
@@ -26,7 +25,7 @@ PROFILE = Profile()
 def again(objects, path):
     """Return the objects after a dump, read as `--cluster` reads it."""
     dump.write_file(dump.encode_list(objects), path)
-    return load_cluster(path)
+    return stored_cluster(path)
 
 
 def decided(objects, *pods):
@@ -41,7 +40,7 @@ def decided(objects, *pods):
 @given(seed=SEEDS)
 def test_a_dump_of_a_generated_cluster_decides_the_same(seed, tmp_path):
     found = case(seed)
-    objects, one = load_cluster(found.cluster), typed(found.pod)
+    objects, one = stored_cluster(found.cluster), typed(found.pod)
     assert decided(again(objects, tmp_path / "cluster.json"), one) == decided(objects, one), (
         "the dump decides otherwise than the cluster"
     )
@@ -57,7 +56,7 @@ def test_there_are_recorded_clusters():
 def test_a_dump_of_a_recorded_cluster_decides_the_same(path, tmp_path):
     found = json.loads(gzip.decompress(path.read_bytes()))
     items = [{**one, "kind": kind} for key, kind in RECORDED_KINDS.items() for one in found.get(key, ())]
-    objects = load_cluster({"kind": "List", "items": items})
+    objects = stored_cluster({"kind": "List", "items": items})
     read = again(objects, tmp_path / "cluster.json.gz")
     pods = [typed(incoming(cpu="2", memory="1Gi")), *objects.pods[:3]]
     assert decided(read, *pods) == decided(objects, *pods)
@@ -70,7 +69,7 @@ UNREAD = ("claims", "namespaces", "replica_sets", "volumes")
 @given(seed=SEEDS)
 def test_what_may_not_be_read_is_not_read_again_either(seed, tmp_path):
     found = case(seed)
-    objects = load_cluster(found.cluster)
+    objects = stored_cluster(found.cluster)
     objects = replace(objects, unreadable_tables=UNREAD, **dict.fromkeys(UNREAD, ()))
     read = again(objects, tmp_path / "cluster.json")
     assert read.unreadable_tables == UNREAD
@@ -82,7 +81,7 @@ def test_what_may_not_be_read_is_not_read_again_either(seed, tmp_path):
 def test_some_of_those_decisions_leave_something_out():
     left_out = set()
     for seed in range(60, 90):
-        objects = replace(load_cluster(case(seed).cluster), unreadable_tables=UNREAD, **dict.fromkeys(UNREAD, ()))
+        objects = replace(stored_cluster(case(seed).cluster), unreadable_tables=UNREAD, **dict.fromkeys(UNREAD, ()))
         (found,) = decided(objects, typed(case(seed).pod))
         left_out |= found.get("notEvaluated", {}).keys()
     assert {"VolumeBinding", "InterPodAffinity"} <= left_out
@@ -98,7 +97,7 @@ def test_every_kind_is_written_with_its_api_group(tmp_path):
         )
         for kind, of_kind in KINDS.items()
     ]
-    objects = load_cluster({"kind": "List", "items": items})
+    objects = stored_cluster({"kind": "List", "items": items})
     read = again(objects, tmp_path / "cluster.json")
     written = json.loads((tmp_path / "cluster.json").read_bytes())["items"]
     assert [(one["kind"], one["apiVersion"]) for one in written] == [
@@ -112,7 +111,7 @@ def test_pod_groups_of_both_apis_are_written_so_that_each_is_read_as_what_it_is(
     native |= {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
     foreign = thing("PodGroup", "one", namespace="shop", apiVersion="scheduling.x-k8s.io/v1alpha1")
     foreign |= {"spec": {"minMember": 5}}
-    objects = load_cluster({"kind": "List", "items": [foreign, native]})
+    objects = stored_cluster({"kind": "List", "items": [foreign, native]})
     assert ([one.minimum for one in objects.pod_groups], [one.minimum for one in objects.coscheduling_groups]) == (
         [3],
         [5],
@@ -127,9 +126,9 @@ def test_what_policies_read_of_pods_and_budgets_is_written_too(tmp_path):
     one["status"] |= {"qosClass": "Burstable", "conditions": [{"type": "Ready", "status": "True"}]}
     watched = budget(app="a")
     watched["metadata"]["generation"], watched["status"]["observedGeneration"] = 5, 4
-    objects = load_cluster(cluster({node("n1"): [one]}, budgets=[watched]))
+    objects = stored_cluster(cluster({node("n1"): [one]}, budgets=[watched]))
     dump.write_file(dump.encode_list(objects, frozenset({"shop/keep"})), tmp_path / "cluster.json")
-    read = load_cluster(tmp_path / "cluster.json")
+    read = stored_cluster(tmp_path / "cluster.json")
     assert read.pods[0].metadata.annotations == marks
     assert (read.pods[0].spec, read.pods[0].status) == (objects.pods[0].spec, objects.pods[0].status)
     assert read.budgets == objects.budgets
@@ -141,7 +140,7 @@ def test_an_empty_cluster_can_be_dumped(tmp_path):
 
 # --- the file -------------------------------------------------------------------------------------------------------
 
-SHOP = load_cluster(cluster({node("n1"): [pod("a")]}, budgets=[budget(app="a")]))
+SHOP = stored_cluster(cluster({node("n1"): [pod("a")]}, budgets=[budget(app="a")]))
 
 
 def test_a_name_that_ends_in_gz_is_compressed(tmp_path):
@@ -149,12 +148,12 @@ def test_a_name_that_ends_in_gz_is_compressed(tmp_path):
     dump.write_file(dump.encode_list(SHOP), tmp_path / "cluster.json.gz")
     packed = (tmp_path / "cluster.json.gz").read_bytes()
     assert gzip.decompress(packed) == (tmp_path / "cluster.json").read_bytes()
-    assert load_cluster(tmp_path / "cluster.json.gz") == load_cluster(tmp_path / "cluster.json")
+    assert stored_cluster(tmp_path / "cluster.json.gz") == stored_cluster(tmp_path / "cluster.json")
 
 
 def test_a_dump_of_a_dump_is_the_same_file(tmp_path):
     dump.write_file(dump.encode_list(SHOP), tmp_path / "one.json")
-    dump.write_file(dump.encode_list(load_cluster(tmp_path / "one.json")), tmp_path / "two.json")
+    dump.write_file(dump.encode_list(stored_cluster(tmp_path / "one.json")), tmp_path / "two.json")
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
 
 

@@ -95,7 +95,8 @@ def test_why_names_the_taints_of_a_rule_and_of_a_slice():
     done = CliRunner().invoke(
         cli.app, ["why", "default/pending", "--cluster", str(FILE), "--scheduler-version", "1.37", "-o", "json"]
     )
-    assert (done.exit_code, done.stderr) == (1, "")
+    ignored = "extender: ignored, not used by any decision: 1 CompositePodGroup, 1 Deployment, 1 Job, 1 Workload\n"
+    assert (done.exit_code, done.stderr) == (1, ignored)
     said = json.loads(done.stdout)
     assert said["message"].startswith("0/2 nodes are available: 2 cannot allocate all claims.")
     assert said["notEvaluated"] == []

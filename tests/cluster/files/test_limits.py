@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.files import manifests
+from extender.cluster.files import manifests, reading
 from extender.cluster.files.manifests import load_cluster, read_cluster
 from extender.cluster.files.source import FileSource
 from extender.errors import ClusterFileError
@@ -54,7 +54,7 @@ def test_H7_a_file_is_refused_for(tmp_path, name, data, message):
 
 
 def test_H7_a_gzip_bomb_is_refused_and_takes_no_memory(tmp_path):
-    packed = gzip.compress(b" " * (1 << 20)) * (manifests.MAX_BYTES >> 20)
+    packed = gzip.compress(b" " * (1 << 20)) * (reading.MAX_BYTES >> 20)
     (tmp_path / "c.json.gz").write_bytes(packed + gzip.compress(b" "))
     tracemalloc.start()
     try:
@@ -67,7 +67,7 @@ def test_H7_a_gzip_bomb_is_refused_and_takes_no_memory(tmp_path):
 
 def test_H7_sizes_are_limited(tmp_path, monkeypatch):
     with (tmp_path / "sparse.json").open("wb") as file:
-        file.truncate(manifests.MAX_BYTES + 1)
+        file.truncate(reading.MAX_BYTES + 1)
     with pytest.raises(ClusterFileError, match=r"^sparse\.json: is larger than 256 MiB$"):
         load_cluster(tmp_path / "sparse.json")
     monkeypatch.setattr(manifests, "MAX_JSON_VALUES", 1000)
@@ -84,10 +84,10 @@ def test_H7_sizes_are_limited(tmp_path, monkeypatch):
 def test_H7_a_directory_is_limited_as_a_whole(tmp_path, monkeypatch):
     for name in "abc":
         (tmp_path / f"{name}.json").write_bytes(b'{"kind": "Secret"}' + b" " * 1000)
-    monkeypatch.setattr(manifests, "MAX_BYTES", 2048)
-    with pytest.raises(ClusterFileError, match=r"its files are larger than 2 KiB together$"):
+    monkeypatch.setattr(reading, "MAX_BYTES", 2048)
+    with pytest.raises(ClusterFileError, match=r"files are larger than 2 KiB together$"):
         load_cluster(tmp_path)
-    monkeypatch.setattr(manifests, "MAX_FILES", 2)
+    monkeypatch.setattr(reading, "MAX_FILES", 2)
     with pytest.raises(ClusterFileError, match=r"has more than 2 cluster files$"):
         load_cluster(tmp_path)
 

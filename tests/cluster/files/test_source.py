@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.files import manifests
+from extender.cluster.files import reading
 from extender.cluster.files.source import FileSource
 from extender.config.scheduler.load import kube_scheduler_of
 from extender.errors import ClusterFileError, NotReady
@@ -98,7 +98,10 @@ def test_a_broken_file_keeps_the_last_good_cache_and_is_complained_of_once(sourc
     with caplog.at_level(logging.ERROR):
         assert polls(source, 5) == [False] * 5
     assert cache.snapshot() is before
-    assert source.last_error == "cluster.json: Node (document 1): expected str, got int at $.metadata.name"
+    assert (
+        source.last_error
+        == "cluster.json: document 1: Node 5 is invalid: metadata.name: expected a string, got 5; put it in quotes"
+    )
     assert [record.getMessage() for record in caplog.records] == [
         f"cluster file not reloaded, keeping the previous cache: {source.last_error}"
     ]
@@ -181,7 +184,7 @@ def test_H8_a_read_that_hangs_leaves_garbage_collections_on(source, path, monkey
         is_enabled.append(gc.isenabled())
         return b"{}"
 
-    monkeypatch.setattr(manifests, "read_regular_file", read)
+    monkeypatch.setattr(reading, "read_regular_file", read)
     with pytest.raises(ClusterFileError):
         source.load()
     assert is_enabled == [True]
@@ -195,7 +198,7 @@ def test_a_read_that_hangs_does_not_keep_another_version_from_taking_effect(sour
         may_end.wait(10)
         return b'{"kind": "Node", "metadata": {"name": "b"}}'
 
-    monkeypatch.setattr(manifests, "read_regular_file", read)
+    monkeypatch.setattr(reading, "read_regular_file", read)
     oldest = kube_scheduler_of({}, version="1.30")
 
     async def adopt_meanwhile():
