@@ -4,7 +4,7 @@ Rule: every value has a place, which errors about the value report.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -44,7 +44,11 @@ class Mistake(NamedTuple):
 
 
 def plain_scalar(text: str) -> object:
-    """Resolve null, booleans and decimal integers; everything else, such as `30s`, `1e3` and dates, is text."""
+    """Resolve null, booleans and decimal integers; everything else, such as `30s`, `1e3` and dates, is text.
+
+    Narrower than what Kubernetes' own files allow (`kubernetes_scalar`): nothing in a setting is guessed, so `on` and
+    010 are refused where a boolean or a number is needed.
+    """
     if re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,18})", text, re.ASCII):
         return int(text)
     return {"": None, "~": None, "null": None, "true": True, "false": False}.get(text, text)
@@ -59,21 +63,34 @@ class Document:
     places: dict[KeyPath, Place] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path, example: str, resolve: Callable[[str], object] = plain_scalar) -> Self:
+    def read(cls, path: Path, example: str) -> Self:
         """Read a file that holds a mapping. Raises ConfigError.
 
-        `example`: a valid line, for the message about a file without a mapping. `resolve`: plain scalar -> value.
+        `example`: a valid line, for the message about a file without a mapping.
         """
+        return cls.parse(str(path), cls.read_text(path), example, lambda text: read_document(text, plain_scalar))
+
+    @staticmethod
+    def read_text(path: Path) -> str:
+        """Return the text of a file; raises ConfigError."""
         try:
-            data, lines = read_document(read_regular_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig"), resolve)
+            return read_regular_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from error
+
+    @classmethod
+    def parse(
+        cls, name: str, text: str, example: str, parse: Callable[[str], tuple[Any, Mapping[KeyPath, int]]]
+    ) -> Self:
+        """Return the mapping that `parse` finds in the text, with its path -> line. Raises ConfigError."""
+        try:
+            data, lines = parse(text)
         except YAMLError as error:
-            raise ConfigError(f"{Place(str(path), error.line or 0)}: {error.problem}") from error
+            raise ConfigError(f"{Place(name, error.line or 0)}: {error.problem}") from error
         if not isinstance(data, dict | None):
-            raise ConfigError(f"{path}:1: must be a mapping such as `{example}`")
-        places = {(): Place(str(path), 1)} if data is not None else {}
-        return cls(str(path), data or {}, places | {key: Place(str(path), line) for key, line in lines.items()})
+            raise ConfigError(f"{name}:1: must be a mapping such as `{example}`")
+        places = {(): Place(name, 1)} if data is not None else {}
+        return cls(name, data or {}, places | {key: Place(name, line) for key, line in lines.items()})
 
     def place(self, path: KeyPath) -> Place:
         """Return the place of the key, else of a key below it, else of its parent."""

@@ -9,7 +9,7 @@ Rule: every field has a default; with the defaults, we decide as an unconfigured
 # ruff: noqa: RUF012  # pydantic copies defaults
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, StrictBool, model_validator
+from pydantic import AfterValidator, PlainValidator, StrictBool, model_validator
 from pydantic.alias_generators import to_camel
 
 from extender.config.decoding import Section
@@ -32,12 +32,21 @@ from extender.k8s.version.versions import parse_version
 # --- the file -------------------------------------------------------------------------------------------------------
 
 
+def _cluster_path(given: object) -> str | tuple[str, ...] | None:
+    """Check one path or a list of them."""
+    paths = given if isinstance(given, list | tuple) and given else [given]
+    if given is not None and not all(isinstance(path, str) and path for path in paths):
+        raise ValueError("must be a path that is not empty, or a list of paths")
+    return given if isinstance(given, str | None) else tuple(map(str, paths))
+
+
 class ClusterSection(Section):
     source: Literal["files", "kubernetes"] = "files"
     """Source of the cluster cache. files: manifests as `kubectl get -o json` or `-o yaml` prints them. kubernetes: list
     and watch against an API server."""
-    path: NonEmptyText | None = None
-    """files: the file or directory to read; unset: the example cluster that ships with the extender."""
+    path: Annotated[str | tuple[str, ...] | None, PlainValidator(_cluster_path)] = None
+    """files: the file or directory to read, with its sub-directories, or a list of them; unset: the example cluster
+    that ships with the extender."""
     reload_interval: Duration = 2.0
     """files: how often to check the files for changes; 0s: read them once."""
     kubeconfig: NonEmptyText | None = None
@@ -50,6 +59,11 @@ class ClusterSection(Section):
     verify_interval: Duration = 1800.0
     """kubernetes: how often names and resourceVersions of all cached objects are compared with the API server's; a
     difference is logged and relisted. 0s: never, not even after a broken watch."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file and directory to read."""
+        return (self.path,) if isinstance(self.path, str) else self.path or ()
 
     @model_validator(mode="after")
     def _settings_match_source(self) -> "ClusterSection":

@@ -188,6 +188,15 @@ class Evaluation:
             keeps = keeps | mask_of(snapshot.pod_node[rows], len(keeps))
         return keeps
 
+    def extenders(self, verb: str) -> list[str]:
+        """Name the other extenders whose verb kube-scheduler calls for this pod: `extenders[1] at URL, VERB`."""
+        context = self.context
+        return [
+            f"{one.name}, {verb}"
+            for one in context.profile.other_extenders
+            if verb in one.verbs and one.is_interested(context.pod)
+        ]
+
     # --- score ---
 
     @part
@@ -307,9 +316,9 @@ class Evaluation:
 
         Keys: `filter`, `feasible`, `scores`, `eligible`, `candidates`, `nonCandidates`, `selected`, `selectedTies`.
         Optional keys: `preEnqueue` if a plugin keeps the pod out of the queue; `prefilter` if PreFilter rejects it;
-        `prefilterNodes` if a PreFilterResult restricts the nodes; `notEvaluated` (plugin -> nodes); `cycleError`,
-        `scoreError` and `dryRunError` if a plugin fails, which ends the scheduling cycle; `chance` (candidate ->
-        reasons, see `core.chance`) if kube-scheduler may choose other victims.
+        `prefilterNodes` if a PreFilterResult restricts the nodes; `notEvaluated` (plugin or extender -> nodes);
+        `cycleError`, `scoreError` and `dryRunError` if a plugin fails, which ends the scheduling cycle; `chance`
+        (candidate -> reasons, see `core.chance`) if kube-scheduler may choose other victims.
         """
         self.check_version()
         run, names, tried = self.filter, self.context.snapshot.node_names, self.policies
@@ -320,6 +329,11 @@ class Evaluation:
             for plugin, mask in self.filters_not_evaluated.items()
             if mask.any()
         }
+        # Each verb has its nodes: an extender never sees a node that a filter plugin rejects (findNodesThatFitPod).
+        passed, victims = self.feasible, tried.rows[self.candidates]
+        for verb, rows, least in (("filter", passed, 1), ("prioritize", passed, 2), ("preempt", victims, 1)):
+            if len(rows) >= least:
+                not_evaluated |= dict.fromkeys(self.extenders(verb), sorted(names[row] for row in rows.tolist()))
         optional = {
             "preEnqueue": _plain(self.pre_enqueue) if self.pre_enqueue else None,
             "notEvaluated": not_evaluated or None,

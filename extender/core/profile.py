@@ -200,6 +200,30 @@ class PreemptionPolicy:
         )
 
 
+# --- other extenders ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OtherExtender:
+    """An extender that kube-scheduler calls and we do not (pkg/scheduler/extender.go, the same from v1.29 to v1.37)."""
+
+    name: str
+    """`extenders[1] at https://10.0.0.1:443`: its place in the configuration and its urlPrefix."""
+    verbs: tuple[str, ...]
+    """What it is called for, of filter, preempt, prioritize and bind."""
+    managed_resources: frozenset[str] = frozenset()
+
+    def is_interested(self, pod: Pod) -> bool:
+        """Return whether kube-scheduler calls it for the pod (IsInterested).
+
+        Amounts do not count, and neither do pod-level resources.
+        """
+        containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+        resources = (one.resources for one in containers if one.resources is not None)
+        named = (name for one in resources for amounts in (one.requests, one.limits) for name in amounts or ())
+        return not self.managed_resources or any(name in self.managed_resources for name in named)
+
+
 # --- profile --------------------------------------------------------------------------------------------------------
 
 
@@ -234,6 +258,8 @@ class Profile:
     ignored_resources: frozenset[str] = frozenset()
     """Extended resources that NodeResourcesFit does not check: NodeResourcesFitArgs.ignoredResources, and
     managedResources[].ignoredByScheduler of the extenders."""
+    other_extenders: tuple[OtherExtender, ...] = ()
+    """Extenders beside this one, in the order in which kube-scheduler calls them; the same in all profiles."""
     ignored_resource_groups: frozenset[str] = frozenset()
     """Groups (before the slash) of extended resources that NodeResourcesFit does not check (ignoredResourceGroups)."""
     added_affinity: NodeAffinity | None = None
@@ -298,6 +324,8 @@ class KubeScheduler:
     """Patch version: 2 for 1.36.2; None: the newest of the minor version."""
     emulation: Emulation = NO_EMULATION
     """Minor version that kube-scheduler emulates, and minimum version that it stays compatible with."""
+    has_second_document: bool = False
+    """Whether its configuration file has more documents than the first, the only one that kube-scheduler reads."""
 
     def profile_of(self, pod: Pod) -> Profile | None:
         """Return the profile of the pod's spec.schedulerName; None if this kube-scheduler does not schedule the pod."""
@@ -307,6 +335,11 @@ class KubeScheduler:
         """Return a copy with a different preemption policy, and unchanged filters and scores."""
         profiles = tuple(replace(one, preemption=policy, keep_candidates=keep_candidates) for one in self.profiles)
         return replace(self, profiles=profiles)
+
+    def for_calls(self) -> "KubeScheduler":
+        """Return a copy without what only reports read, such as the addresses of other extenders."""
+        profiles = tuple(replace(one, other_extenders=()) for one in self.profiles)
+        return replace(self, profiles=profiles, has_second_document=False)
 
     @property
     def version(self) -> str:

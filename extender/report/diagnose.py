@@ -52,7 +52,7 @@ from extender.report.pod_schema import (
 from extender.report.render import with_claims
 from extender.report.scheduler_report import changed_policies, limitations
 from extender.report.schema import NodeOutcome, NodeReport
-from extender.report.simulation_schema import ClusterSize
+from extender.report.simulation_schema import AdmissionReport, ClusterSize
 from extender.report.tried_node import TriedNode
 from extender.report.wording import NOT_TRIED_SENTENCES, REJECTED_BY
 from extender.utilities.text import join_counts, join_names, pluralize
@@ -74,6 +74,9 @@ TRIED_AGAIN = (
 
 OTHER_PROFILES = "to see how that scheduler would decide, use a KubeSchedulerConfiguration with a profile of this name"
 """Hint for a pod of another scheduler."""
+
+EXTENDER_VERBS = ("filter", "prioritize", "bind")
+"""Verbs for which kube-scheduler calls other extenders about a pod that fits."""
 
 _INSUFFICIENT = "Insufficient "
 """Prefix of NodeResourcesFit's reasons for a resource."""
@@ -103,7 +106,7 @@ def diagnose(
     # 2. A pod that kube-scheduler does not try: nodes are still evaluated, unless the pod no longer needs a node.
     skipped = not_tried_reason(snapshot, pod, scheduler)
     if skipped is not None:
-        about = _with_reason(about, pod, skipped, has_profile=profile is not None)
+        about = _with_reason(snapshot, about, pod, skipped, has_profile=profile is not None)
     if profile is None or about.state in ("Terminating", "Finished"):
         return about
     # 3. A pending pod: the cycle reads the Evaluation first, so that the nodes below show what the cycle compared.
@@ -133,6 +136,12 @@ def with_history(found: Diagnosis, history: PodHistory | None) -> Diagnosis:
     return known
 
 
+def with_admission(found: Diagnosis, admission: AdmissionReport | None) -> Diagnosis:
+    """Add what admission made of the pod's manifest."""
+    known: Diagnosis = replace(found, admission=admission)
+    return known
+
+
 def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
     """Return a diagnosis of the pod, the cluster and the kube-scheduler, without a verdict."""
     profile = scheduler.profile_of(pod)
@@ -156,7 +165,7 @@ def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
     )
 
 
-def _with_reason(about: Diagnosis, pod: Pod, skipped: str, *, has_profile: bool) -> Diagnosis:
+def _with_reason(snapshot: Snapshot, about: Diagnosis, pod: Pod, skipped: str, *, has_profile: bool) -> Diagnosis:
     """Add the reason why kube-scheduler does not try the pod to the diagnosis."""
     state: PodState = "Gated" if has_profile else "NotOurs"
     if pod.metadata.deletion_timestamp is not None:
@@ -165,7 +174,7 @@ def _with_reason(about: Diagnosis, pod: Pod, skipped: str, *, has_profile: bool)
         state = "Finished"
     message = skipped.removeprefix(NOT_TRIED).removeprefix(NOT_OURS)
     why = NOT_TRIED_SENTENCES[state].format(pod=pod.key, message=message)
-    hint = OTHER_PROFILES if state == "NotOurs" else claim_hint(pod, skipped)
+    hint = OTHER_PROFILES if state == "NotOurs" else claim_hint(snapshot, pod, skipped)
     found: Diagnosis = replace(about, state=state, message=message, why=why, hint=hint)
     return found
 
@@ -177,9 +186,8 @@ def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None) -> D
     """Add all nodes, the counts of rejection reasons and the details of `node` to the diagnosis."""
     nodes, feasible, profile = node_diagnoses(evaluation), len(evaluation.scores.rows), evaluation.context.profile
     not_evaluated = [name for name, mask in evaluation.filters_not_evaluated.items() if mask.any()]
-    # PostFilter plugins run only for a pod that fits on no node.
-    if not feasible:
-        not_evaluated += profile.not_evaluated_post_filters
+    # PostFilter plugins run only for a pod that fits on no node, extenders filter only nodes on which it fits.
+    not_evaluated += evaluation.extenders("filter") if feasible else profile.not_evaluated_post_filters
     row = evaluation.context.snapshot.node_row.get(node or "")
     judged: Diagnosis = replace(
         about,
@@ -199,6 +207,8 @@ def node_diagnoses(evaluation: Evaluation) -> list[NodeDiagnosis]:
     totals = scores.total if scores.error is None else None  # a plugin failed: no totals
     statuses = evaluation.filter.statuses(np.arange(len(names)))
     masks = [(plugin, mask.tolist()) for plugin, mask in evaluation.filters_not_evaluated.items()]
+    passed = (evaluation.filter.codes == Code.SUCCESS).tolist()
+    masks += [(extender, passed) for extender in evaluation.extenders("filter")]
     others, chance = np.flatnonzero(~tried.candidate), chance_of(tried)
     victims = {place: tried.victims_on(place) for place in evaluation.candidates.tolist()}
     why_not = dict(zip(others.tolist(), tried.statuses(others), strict=True))
@@ -281,11 +291,14 @@ def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, schedu
     """Add the outcome of the cycle to the diagnosis."""
     preemption = None
     if cycle.outcome == "Scheduled":
-        why = _fits_sentence(cycle, len(found.nodes))
+        why = _fits_sentence(cycle, len(found.nodes), evaluation)
     else:
         preemption = _preemption_outcome(found.nodes, cycle, evaluation, scheduler)
         rejection = evaluation.filter.prefilter_status
         why = _rejected_sentence(cycle, found.nodes, "" if rejection is None else rejection.message, preemption)
+        extenders = [one for verb in ("preempt", "filter") for one in evaluation.extenders(verb)]
+        if asked := [one for one in extenders if one in cycle.not_evaluated]:
+            why += f"; that is also up to {join_names(asked, MAX_LISTED)}, not evaluated here"
     decided: Diagnosis = replace(
         found,
         verdict=_verdict(cycle, preemption, evaluation.context.profile.not_evaluated_post_filters),
@@ -333,15 +346,20 @@ def _preemption_outcome(
     )
 
 
-def _fits_sentence(cycle: Cycle, total: int) -> str:
+def _fits_sentence(cycle: Cycle, total: int, evaluation: Evaluation) -> str:
     pod, ties = cycle.pod.key, 1 if cycle.score is None else cycle.score.tied
     where = f"{pod} fits on {cycle.feasible} of {pluralize(total, 'node')}"
+    filters, scores, binds = (join_names(evaluation.extenders(verb), MAX_LISTED) for verb in EXTENDER_VERBS)
+    if filters:
+        return f"{where} by kube-scheduler's own filters; which of them remain is up to {filters}, not evaluated here"
+    bound = f"; {binds}, binds it" if binds else ""
     if cycle.pod.status.nominated_node_name == cycle.node:
-        return f"{pod} fits on {cycle.node}, to which it is nominated"
+        return f"{pod} fits on {cycle.node}, to which it is nominated{bound}"
     if cycle.feasible == 1:
-        return f"{where}: {cycle.node}"
+        return f"{where}: {cycle.node}{bound}"
     tied = f", one of {ties} with the highest score" if ties > 1 else ", which has the highest score"
-    return f"{where}; kube-scheduler would bind it to {cycle.node}{tied}"
+    scored = f" without that of {scores}, so it may be another one" if scores else ""
+    return f"{where}; kube-scheduler would bind it to {cycle.node}{tied}{scored}{bound}"
 
 
 def _rejected_sentence(

@@ -13,6 +13,10 @@ from extender.k8s.time import SECOND
 from extender.k8s.version.faults import known_faults
 from extender.k8s.version.versions import Version
 from extender.report.schema import SchedulerReport
+from extender.utilities.text import join_names
+
+MAX_RESOURCES = 6
+"""Maximum number of an extender's managed resources that a note names."""
 
 _DURATIONS = ("min_pending_duration", "workload_cooldown", "attempts_within")
 
@@ -55,9 +59,20 @@ def _changed(policy: Any, upstream: Any) -> Iterator[str]:
             yield f"{key}: {', '.join(map(str, value)) if isinstance(value, tuple) else value}"
 
 
+def extender_notes(scheduler: KubeScheduler) -> Iterator[str]:
+    """Yield a note about each other extender: its verbs, and the pods for which kube-scheduler calls it."""
+    for one in scheduler.profiles[0].other_extenders if scheduler.profiles else ():
+        resources = join_names(sorted(one.managed_resources), MAX_RESOURCES)
+        pods = f"pods that request {resources}; a pod that requests none of them is not sent to it"
+        calls = f"{one.name} is not evaluated: after its own filters, kube-scheduler calls its {', '.join(one.verbs)}"
+        yield f"{calls} for {pods if resources else 'every pod'}"
+
+
 def limitations(scheduler: KubeScheduler) -> list[str]:
-    """List the limitations of our verdicts: node sampling, plugins not evaluated, and known bugs of the patch."""
-    notes = known_faults(Version(scheduler.minor, scheduler.patch))
+    """List the limitations of our verdicts: known bugs, other extenders, node sampling, and plugins not evaluated."""
+    notes = [*known_faults(Version(scheduler.minor, scheduler.patch)), *extender_notes(scheduler)]
+    if scheduler.has_second_document:
+        notes.append("kube-scheduler's file has several documents: kube-scheduler reads only the first")
     for profile in scheduler.profiles:
         name = f"profile {profile.scheduler_name}"
         # 0, the adaptive default, is not noted: the note would appear under every verdict.

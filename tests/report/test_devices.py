@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.profile import UPSTREAM
 from extender.core.record import record_filter
@@ -12,7 +11,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.limits import limits
 from extender.k8s.version.features import DEFAULT_FEATURES
 from extender.report import render
-from tests.builders import JSON, NodeObject, cluster, incoming, node, thing, typed
+from tests.builders import JSON, NodeObject, cluster, incoming, node, stored_cluster, thing, typed
 from tests.device_builders import (
     DRIVER,
     alternative,
@@ -35,7 +34,7 @@ BIG = 'device.attributes["gpu.example.com"].model == "big"'
 def explained(*others: JSON, pod: JSON | None = None, on: str = "n1", features=DEFAULT_FEATURES):
     """The explanation of a /filter decision about `mine`, or another pod's claims, on one node."""
     wanted = typed(pod or incoming(**using_claims("mine")))
-    snapshot = Snapshot.build(load_cluster(cluster(NODES, others=[device_class(), *others])), features)
+    snapshot = Snapshot.build(stored_cluster(cluster(NODES, others=[device_class(), *others])), features)
     record = record_filter(engine.filter(snapshot, wanted, ["n1", "n2"], UPSTREAM))
     (found,) = render.render_nodes(record, node=on)
     return found
@@ -272,14 +271,14 @@ def test_many_devices_are_counted_and_some_are_listed():
 def test_only_the_node_that_is_asked_for_is_explained():
     wanted = typed(incoming(**using_claims("mine")))
     others = [device_class(), claim("mine", request()), resource_slice("s", "n1", devices(1))]
-    snapshot = Snapshot.build(load_cluster(cluster(NODES, others=others)))
+    snapshot = Snapshot.build(stored_cluster(cluster(NODES, others=others)))
     record = record_filter(engine.filter(snapshot, wanted, ["n1", "n2"], UPSTREAM))
     assert [one.claims for one in render.render_nodes(record)] == [[], []]
     assert record.request.devices is not None
 
 
 def test_nothing_is_recorded_of_devices_without_permission_or_before_they_are_evaluated():
-    objects = load_cluster(cluster(NODES, others=[claim("mine", request())]))
+    objects = stored_cluster(cluster(NODES, others=[claim("mine", request())]))
     without = Snapshot.build(objects)
     without.unreadable_tables = frozenset({"resource_slices"})
     old = Snapshot.build(objects, replace(DEFAULT_FEATURES, dynamic_resource_allocation=False))
@@ -291,7 +290,7 @@ def test_nothing_is_recorded_of_devices_without_permission_or_before_they_are_ev
 def test_a_record_keeps_the_devices_as_they_were():
     theirs = claim("theirs", request(), allocated=[("n1", "gpu-0")], node="n1")
     others = [device_class(), claim("mine", request()), theirs, resource_slice("s", "n1", devices(2))]
-    snapshot = Snapshot.build(load_cluster(cluster(NODES, others=others)))
+    snapshot = Snapshot.build(stored_cluster(cluster(NODES, others=others)))
 
     def rendered(record):
         return render.render_nodes(record, node="n1")

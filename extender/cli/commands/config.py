@@ -74,10 +74,10 @@ def check(
 ) -> None:
     """Validate the configuration, and compare it with kube-scheduler's.
 
-    The extender's own file is validated, with the environment's overrides. In kube-scheduler's file, only the settings
-    that decisions depend on are checked; kube-scheduler itself validates the file when it starts. The entry of this
-    extender in its `extenders` is compared with the listener, the time limits and the policies configured here. The
-    output also has the version of kube-scheduler that decisions follow, and the plugins that are not evaluated.
+    The extender's own file is validated, with the environment's overrides. kube-scheduler's file is checked for what
+    decisions depend on, and for what kube-scheduler does not start with. The entry of this extender in its `extenders`
+    is compared with the listener, the time limits and the policies configured here. The output also has the version of
+    kube-scheduler that decisions follow, and the plugins and other extenders that are not evaluated.
 
     The exit code is 0 if there are only notes, 1 if there is an error or a warning, and 2 if a file is invalid.
 
@@ -95,11 +95,14 @@ def check(
     from extender.config.scheduler.load import read_scheduler
 
     settings = options.read_configuration(config, options.scheduler_options(scheduler_config, scheduler_version))
-    scheduler = read_scheduler(settings).assume()
+    source = read_scheduler(settings)
+    scheduler = source.assume()
     findings: list[Finding] = []
     place_of: dict[KeyPath, str] = {}
     if settings.scheduler.config is not None:
-        findings, document = _compare(settings, scheduler, extender)
+        findings, document = _compare(settings, scheduler, extender, is_deployed=config is not None)
+        if settings.scheduler.version == "auto":
+            findings += _version_findings(source.refused_by())
         place_of = {one.path: str(document.place(one.path)) for one in findings}
     elif extender is not None:
         raise typer.BadParameter("requires --scheduler-config or scheduler.config", param_hint="--extender")
@@ -114,24 +117,41 @@ def check(
 
 
 def _compare(
-    settings: "Configuration", scheduler: "KubeScheduler", named: str | None
+    settings: "Configuration", scheduler: "KubeScheduler", named: str | None, *, is_deployed: bool
 ) -> "tuple[list[Finding], Document]":
-    """Return the findings about our entry in kube-scheduler's file, and the document for their line numbers."""
-    from extender.config.scheduler.check import Entry, Finding, check_entry, find_misspelt_plugins
+    """Return the findings about kube-scheduler's file and our entry in it, and the document for their line numbers.
+
+    `is_deployed`: a configuration file of ours was given, so that kube-scheduler is meant to call us.
+    """
+    from extender.config.scheduler.check import Entry, Finding, check_entry, find_misspelt_plugins, missing_entry
+    from extender.config.scheduler.file import SECOND_DOCUMENT
     from extender.config.scheduler.load import read_configuration
+    from extender.config.scheduler.startup import find_refusals
 
     read = read_configuration(Path(settings.scheduler.config or ""))
-    written, document = read.config, read.document
-    misspelt = list(find_misspelt_plugins(written))
-    if not written.extenders:
-        advice = "add an entry, such as those in deploy/scheduler"
-        return [Finding("error", ("extenders",), "kube-scheduler calls no extender", advice), *misspelt], document
+    written = read.config
+    found = [*find_refusals(read, scheduler), *find_misspelt_plugins(written)]
+    if SECOND_DOCUMENT in read.document.places:
+        found.append(Finding("warning", SECOND_DOCUMENT, "has no effect: kube-scheduler reads only the first document"))
     number = _entry_number(written, settings, named)
-    return [*check_entry(Entry(number, written, settings, scheduler)), *misspelt], document
+    if number is None:
+        return [*found, missing_entry(settings, is_deployed=is_deployed)], read.document
+    return [*found, *check_entry(Entry(number, written, settings, scheduler))], read.document
 
 
-def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuration", named: str | None) -> int:
-    """Return the index of the named entry, or of the only entry that may be ours; ConfigError unless it is unique."""
+def _version_findings(refused: "dict[str, str]") -> "Iterator[Finding]":
+    """Yield a note if a version that `auto` may find refuses the file."""
+    from extender.config.scheduler.check import Finding
+
+    if refused:
+        versions, newest = [*refused], [*refused.values()][-1]
+        span = versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+        message = f"kube-scheduler {span} does not start with this file: {newest}"
+        yield Finding("note", ("apiVersion",), message, "name the version that runs: --scheduler-version")
+
+
+def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuration", named: str | None) -> int | None:
+    """Return the index of the named entry, or of the one that may be ours, or None; ConfigError if several may be."""
     from extender.config.scheduler.check import own_entries
 
     # kube-scheduler may call several extenders: `own_entries` knows ours by its port or its verbs.
@@ -142,8 +162,10 @@ def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuratio
         problem = f"--extender {named}: no such entry of extenders: {', '.join(entries)}"
     else:
         found = own_entries(written, settings)
-        several = [entries[number] for number in found or numbers]
+        several = [entries[number] for number in found]
         problem = f"{settings.scheduler.config}: extenders: which is this one? --extender {', or '.join(several)}"
+        if not found:
+            return None
     if len(found) != 1:
         raise ConfigError(problem)
     return found[0]
@@ -158,12 +180,16 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
     from extender.k8s.version.found import assumption
     from extender.k8s.version.gates import gate_notes, gate_warnings
     from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_VERIFIED, Version, supported_version
+    from extender.report.scheduler_report import extender_notes
 
     version = Version(scheduler.minor, scheduler.patch)
     notes = [
-        f"profile {one.scheduler_name}: plugins that are not evaluated: {', '.join(one.not_evaluated_plugins)}"
-        for one in scheduler.profiles
-        if one.not_evaluated_plugins
+        *extender_notes(scheduler),
+        *(
+            f"profile {one.scheduler_name}: plugins that are not evaluated: {', '.join(one.not_evaluated_plugins)}"
+            for one in scheduler.profiles
+            if one.not_evaluated_plugins
+        ),
     ]
     # No cluster is read here, so `auto` cannot be resolved.
     if settings.scheduler.version == "auto":
@@ -196,7 +222,8 @@ def _lines(
     gates = "".join(f", {gate}={str(value).lower()}" for gate, value in scheduler.changed_gates.items())
     yield f"{name}: valid"
     if settings.scheduler.config is not None:
-        yield f"{settings.scheduler.config}: read; kube-scheduler itself validates it"
+        has_errors = any(one.severity == "error" for one in findings)
+        yield f"{settings.scheduler.config}: read" + ("" if has_errors else "; kube-scheduler itself validates it")
     emulation = f", {scheduler.emulation}" if scheduler.emulation != NO_EMULATION else ""
     yield f"kube-scheduler {scheduler.release}{emulation}{gates}; profiles: {profiles}"
     for note in _notes(settings, scheduler):

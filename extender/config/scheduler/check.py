@@ -24,7 +24,7 @@ from extender.config.scheduler.schema import (
     ProfileSection,
 )
 from extender.config.values import closest, nanoseconds_of
-from extender.core.profile import KubeScheduler, PreemptionPolicy
+from extender.core.profile import KubeScheduler, OtherExtender, PreemptionPolicy
 from extender.utilities.hosts import is_loopback
 
 Severity = Literal["error", "warning", "note"]
@@ -95,13 +95,29 @@ class Entry:
 
 
 def own_entries(document: KubeSchedulerConfiguration, config: Configuration) -> list[int]:
-    """Return the indexes of entries that may be ours: the only entry, or entries with our port, else with our verbs."""
-    extenders = document.extenders
-    # A port identifies our entry more reliably than verbs, for which other extenders may have the same names.
-    by_port = [number for number, one in enumerate(extenders) if _port(one) == config.server.port]
-    verbs = [_verbs_of(one).items() for one in extenders]
-    by_verbs = [number for number, given in enumerate(verbs) if given and given <= SERVED_VERBS.items()]
-    return [0] if len(extenders) == 1 else by_port or by_verbs
+    """Return the indexes of entries that may be ours: those with our port, else with our verbs for preemption.
+
+    An entry is not ours because it is the only one: vendors' extenders also listen on a loopback port, and call their
+    verbs filter and bind.
+    """
+    by_port, by_host, by_verbs = list[int](), list[int](), list[int]()
+    for number, one in enumerate(document.extenders):
+        has_our_verbs = verbs_of(one).items() <= SERVED_VERBS.items()
+        is_served = _is_served(_split(one.url_prefix).hostname or "", config.server.host)
+        # A port identifies our entry more reliably than verbs; on another host it may be that of a vendor.
+        if _port(one) == config.server.port and (is_served or has_our_verbs):
+            (by_host if is_served else by_port).append(number)
+        if has_our_verbs and one.preempt_verb and not one.managed_resources:
+            by_verbs.append(number)
+    return by_host or by_port or by_verbs
+
+
+def missing_entry(config: Configuration, *, is_deployed: bool) -> Finding:
+    """Return the finding that no entry is ours: a warning only where something says that we are to be called."""
+    has_policies = config.preemption.policy() != PreemptionPolicy()
+    message = f"no entry calls this extender: none has server.port {config.server.port}"
+    advice = "add one, such as those in deploy/scheduler; if one of these is this extender, name it with --extender"
+    return Finding("warning" if is_deployed or has_policies else "note", ("extenders",), message, advice)
 
 
 def check_entry(entry: Entry) -> list[Finding]:
@@ -116,6 +132,20 @@ def check_entry(entry: Entry) -> list[Finding]:
 def timeout_seconds(section: ExtenderSection) -> float:
     """Return the seconds that kube-scheduler waits for a response: its default if absent or 0, forever if negative."""
     return nanoseconds_of(section.http_timeout or "0") / 1e9 or 5.0  # DefaultExtenderTimeout
+
+
+def other_extenders(document: KubeSchedulerConfiguration, config: Configuration) -> tuple[OtherExtender, ...]:
+    """Return the extenders that are not this one, in call order."""
+    own, extenders = own_entries(document, config), document.extenders
+    return tuple(
+        OtherExtender(
+            f"extenders[{number}] at {re.sub('//[^/@]*@', '//', extenders[number].url_prefix)}",  # no password
+            tuple(SERVED_VERBS[key] for key in verbs_of(extenders[number])),
+            frozenset(one.name for one in extenders[number].managed_resources),
+        )
+        for number in call_order(document)
+        if number not in own and verbs_of(extenders[number])
+    )
 
 
 def call_order(document: KubeSchedulerConfiguration) -> list[int]:
@@ -213,7 +243,7 @@ def _client_certificate(entry: Entry) -> Findings:
 
 
 def _verbs(entry: Entry) -> Findings:
-    given = _verbs_of(entry.section)
+    given = verbs_of(entry.section)
     for key, verb in given.items():
         if verb != SERVED_VERBS[key]:
             message = f'"{verb}" is not a path that is served for it'
@@ -402,6 +432,7 @@ def _port(section: ExtenderSection) -> int | None:
         return None
 
 
-def _verbs_of(section: ExtenderSection) -> dict[str, str]:
+def verbs_of(section: ExtenderSection) -> dict[str, str]:
+    """Return the verbs of an entry by key: filterVerb -> filter."""
     given = (section.filter_verb, section.preempt_verb, section.prioritize_verb, section.bind_verb)
     return {key: verb for key, verb in zip(SERVED_VERBS, given, strict=True) if verb}

@@ -12,6 +12,7 @@ Rule: a value that cannot be read is refused with place and reason; kube-schedul
 
 import contextlib
 from collections.abc import Callable, Container, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,24 +21,28 @@ from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
 from extender.config.models import Configuration
 from extender.config.scheduler.arguments import args_type
+from extender.config.scheduler.check import other_extenders
 from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
+from extender.config.scheduler.file import SECOND_DOCUMENT, read_scheduler_file, scheduler_document
 from extender.config.scheduler.plugins import GROUP_POINTS_SINCE
 from extender.config.scheduler.schema import (
     API_VERSION,
     KIND,
     KubeSchedulerConfiguration,
     ProfileSection,
-    kubernetes_scalar,
 )
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
 from extender.k8s.version.features import Features
 from extender.k8s.version.found import FoundVersion
 from extender.k8s.version.gates import NO_EMULATION, Emulation
-from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR
+from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, NEWEST_VERIFIED, OLDEST_MINOR
 
 # Order in which minors are tried if none is set or found; the first minor that accepts the file is assumed.
 ASSUMED_MINORS: Final = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEFAULT_MINOR + 1, NEWEST_MINOR + 1))
+
+MAX_DECODINGS: Final = 8
+"""Maximum number of times that a file is decoded to find the mistakes behind others."""
 
 ASSUMED: Final = "assumed, because the configuration fits it and no version was found in the cluster"
 """Source of an assumed minor."""
@@ -96,12 +101,23 @@ class SchedulerSource:
                 return self._resolve(FoundVersion(minor, ASSUMED) if minor != DEFAULT_MINOR else None)
         return None
 
+    def refused_by(self) -> dict[str, str]:
+        """Return version -> first mistake of the file, for the versions that refuse it; `auto` may find any of them."""
+        refused, name = {}, "" if self.read is None else self.read.document.name
+        for minor in range(OLDEST_MINOR, NEWEST_VERIFIED.minor + 1):
+            try:
+                self._resolve(FoundVersion(minor, ASSUMED))
+            except ConfigError as error:
+                if str(error).startswith(name):  # rather than a feature gate that the version lacks
+                    refused[f"1.{minor}"] = str(error).splitlines()[0]
+        return refused
+
     def _resolve(self, found: FoundVersion | None) -> KubeScheduler:
         section, preemption = self.config.scheduler, self.config.preemption
         version = None if section.version == "auto" else section.version
         release = _release(version, section.feature_gates, section.emulation, found, self._refuse)
         base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=preemption.most_candidates)
-        return release if self.read is None else _with_profiles(release, self.read, base)
+        return release if self.read is None else _with_profiles(release, self.read, base, self.config)
 
     def _refuse(self, key: str, reason: str) -> ConfigError:
         if self.document is None:
@@ -119,9 +135,22 @@ def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None
 
 def read_scheduler(config: Configuration) -> SchedulerSource:
     """Read the file that `scheduler.config` names, or the inline profiles. Raises ConfigError."""
-    if config.scheduler.config is not None:
-        return SchedulerSource(config, read_configuration(Path(config.scheduler.config)))
-    return SchedulerSource(config, _inline(config, Document("configuration")))
+    if config.scheduler.config is None:
+        return SchedulerSource(config, _inline(config, Document("configuration")))
+    document = read_scheduler_file(Path(config.scheduler.config))
+    decoded, mistakes = _decode(document)
+    source = SchedulerSource(config, SchedulerDocument(document, decoded))
+    if not mistakes:
+        return source
+    refused = document.refuse(mistakes)
+    # The rest of the file may have mistakes of later steps. One at the same place is a consequence of the first.
+    lines = str(refused).splitlines()
+    try:
+        source.assume()
+    except ConfigError as error:
+        places = {tuple(line.split(": ")[:2]) for line in lines}
+        lines += [line for line in str(error).splitlines() if tuple(line.split(": ")[:2]) not in places]
+    raise ConfigError("\n".join(lines))
 
 
 def check_section(config: Configuration, document: Document) -> None:
@@ -132,7 +161,7 @@ def check_section(config: Configuration, document: Document) -> None:
 
 def read_configuration(path: Path) -> SchedulerDocument:
     """Decode a KubeSchedulerConfiguration file, without defaults. Raises ConfigError."""
-    return _decode(Document.read(path, f"kind: {KIND}", kubernetes_scalar))
+    return _decoded(read_scheduler_file(path))
 
 
 def kube_scheduler_of(
@@ -150,10 +179,10 @@ def kube_scheduler_of(
     """
     release = _release(version, feature_gates or {}, emulation)
     if isinstance(document, Mapping):
-        read = _decode(Document(KIND, dict(document) or {"apiVersion": API_VERSION, "kind": KIND}))
+        read = _decoded(scheduler_document(document))
     else:
         read = read_configuration(Path(document))
-    return _with_profiles(release, read, base)
+    return _with_profiles(release, read, base, Configuration())
 
 
 # --- the steps ------------------------------------------------------------------------------------------------------
@@ -167,15 +196,41 @@ def _inline(config: Configuration, document: Document) -> SchedulerDocument:
     return SchedulerDocument(document, values, ("scheduler",))
 
 
-def _decode(document: Document) -> SchedulerDocument:
+def _decoded(document: Document) -> SchedulerDocument:
+    config, mistakes = _decode(document)
+    if mistakes:
+        raise document.refuse(mistakes)
+    return SchedulerDocument(document, config)
+
+
+def _decode(document: Document) -> tuple[KubeSchedulerConfiguration, list[Mistake]]:
+    """Return the configuration without its wrong values, and the mistakes."""
+    mistakes = []
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         given = document.data.get(key)
         if given != expected:
-            raise document.refuse([Mistake((key,), f"must be {expected}{f', not {given}' if given else ''}")])
-    try:
-        return SchedulerDocument(document, decode(KubeSchedulerConfiguration, document.data))
-    except DecodingError as error:
-        raise document.refuse(error.mistakes) from None
+            mistakes.append(Mistake((key,), f"must be {expected}{f', not {given}' if given else ''}"))
+    # Another kind's keys are all unknown here.
+    data = {} if mistakes else document.data
+    for _ in range(MAX_DECODINGS):
+        try:
+            return decode(KubeSchedulerConfiguration, data), mistakes
+        except DecodingError as error:
+            mistakes += error.mistakes
+            data = deepcopy(data)
+            for one in error.mistakes:
+                _remove(data, one.path)
+    return KubeSchedulerConfiguration(), mistakes
+
+
+def _remove(data: Any, path: KeyPath) -> None:
+    """Remove the value at the path; an item of a list becomes null, so that the others keep their index."""
+    for key in path[:-1]:
+        data = data[key]
+    if isinstance(data, list):
+        data[int(path[-1])] = None
+    else:
+        data.pop(path[-1], None)
 
 
 def _release(
@@ -209,8 +264,13 @@ def _release(
     return KubeScheduler((), features, found.minor, source, found.patch, emulation)
 
 
-def _with_profiles(release: KubeScheduler, read: SchedulerDocument, base: Profile) -> KubeScheduler:
-    """Return the kube-scheduler with its profiles: steps 2 to 4 of each. Raises ConfigError."""
+def _with_profiles(
+    release: KubeScheduler, read: SchedulerDocument, base: Profile, settings: Configuration
+) -> KubeScheduler:
+    """Return the kube-scheduler with its profiles: steps 2 to 4 of each. Raises ConfigError.
+
+    `settings`: ours, by which our entry of `extenders` is known.
+    """
     config, mistakes = read.config, list[Mistake]()
     # 2. Default: only a single profile gets the default name (SetDefaults_KubeSchedulerConfiguration).
     sections = config.profiles or [ProfileSection()]
@@ -234,11 +294,17 @@ def _with_profiles(release: KubeScheduler, read: SchedulerDocument, base: Profil
     ignored = frozenset(
         one.name for extender in config.extenders for one in extender.managed_resources if one.ignored_by_scheduler
     )
+    others = other_extenders(config, settings)
     profiles = [
-        replace(one, ungated_scheduler_names=ungated, ignored_resources=ignored or one.ignored_resources)
+        replace(
+            one,
+            ungated_scheduler_names=ungated,
+            ignored_resources=ignored or one.ignored_resources,
+            other_extenders=others,
+        )
         for one in profiles
     ]
-    return replace(release, profiles=tuple(profiles))
+    return replace(release, profiles=tuple(profiles), has_second_document=SECOND_DOCUMENT in read.document.places)
 
 
 def _profile(

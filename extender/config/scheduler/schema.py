@@ -7,44 +7,21 @@ Rule: an unknown field is an error, and null is an absent field, as in kube-sche
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
-import re
 from typing import Annotated, Any, Final, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
 from extender.config.decoding import Section
-from extender.config.document import plain_scalar
 from extender.config.scheduler.plugins import EXTENSION_POINTS
 from extender.config.values import nanoseconds_of, suggestion
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
 
-_YAML_CONSTANTS: Final = {
-    spelling: value
-    for value, words in ((True, ("y", "yes", "true", "on")), (False, ("n", "no", "false", "off")), (None, ("null",)))
-    for word in words
-    for spelling in (word, word.capitalize(), word.upper())
-}
-# At most two digits in the exponent: 1e999 would be infinite, and an integer from 1e99999 would not end.
-_FRACTION: Final = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
-
 
 def _duration(text: str) -> str:
     nanoseconds_of(text)
     return text
-
-
-def kubernetes_scalar(text: str) -> object:
-    """Resolve a plain scalar as Kubernetes' YAML reader does (sigs.k8s.io/yaml), with YAML 1.1's booleans."""
-    if text in _YAML_CONSTANTS:
-        return _YAML_CONSTANTS[text]
-    value = plain_scalar(text)
-    if not isinstance(value, str) or not _FRACTION.fullmatch(value):
-        return value
-    number = float(value)
-    # The reader goes through JSON, whose decoder accepts 3.0 for an integer field.
-    return int(number) if number.is_integer() else number
 
 
 GoDuration = Annotated[str, AfterValidator(_duration)]

@@ -21,7 +21,11 @@ from extender.core.engine import Candidate
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.eligibility import run_pre_enqueue_plugins, skip_reason
+from extender.core.preemption.eligibility import (
+    TERMINATING_POD_ON_NOMINATED_NODE,
+    run_pre_enqueue_plugins,
+    skip_reason,
+)
 from extender.core.profile import DEFAULT_PREEMPTION, DYNAMIC_RESOURCES, KubeScheduler, PreemptionPolicy
 from extender.core.scheduling_cycle.fit_error import (
     NO_CANDIDATE,
@@ -93,7 +97,8 @@ class Cycle:
     vetoed: str | None = None
     """Reason why the policies allowed no eviction, although kube-scheduler had candidates."""
     not_evaluated: tuple[str, ...] = ()
-    """Filter plugins that can reject the pod but that we don't evaluate, or lack permission to evaluate."""
+    """Filter plugins that can reject the pod but that we don't evaluate, or lack permission to evaluate, and other
+    extenders that can reject its node or change its victims."""
     reservation: Reservation = NO_RESERVATION
     """Resource claims of a scheduled pod, with the devices that they get on the node."""
     deallocated: Key | None = None
@@ -131,9 +136,14 @@ def schedule_evaluated(evaluation: Evaluation, draw: Draw | None = None) -> Cycl
         return Cycle(pod, "Unschedulable", error, not_evaluated=plugins)
     # 2. Score and select a node.
     if len(feasible):
-        return _select_host(evaluation, nominated, plugins, draw)
-    # 3. If no node fits, run the PostFilter plugins: preemption.
+        return _select_host(evaluation, nominated, (*plugins, *evaluation.extenders("filter")), draw)
+    # 3. If no node fits, run the PostFilter plugins: preemption. Other extenders are not asked about nodes that the
+    #    filters reject. They are about candidates (callExtenders), and about the node once its victims are gone.
     status, failed = _post_filter(evaluation, draw)
+    if failed.outcome == "Nominated" or failed.vetoed is not None:
+        plugins += (*evaluation.extenders("preempt"),)
+    if failed.outcome == "Nominated" or TERMINATING_POD_ON_NOMINATED_NODE in status.message:
+        plugins += (*evaluation.extenders("filter"),)
     return replace(
         failed,
         message=fit_error_message(evaluation.filter, status),

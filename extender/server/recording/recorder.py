@@ -11,6 +11,7 @@ stops at the first error and reports it.
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from dataclasses import replace as replace_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -320,7 +321,8 @@ class SegmentWriter(WriterThread[WriterItem]):
             self.older.append((self.segment.path, self.segment.size))
             self.segment = None
         self._current_start = start
-        header = lines.encode_line(lines.SegmentHeader(lines.FORMAT, __version__, start.settings))
+        settings = replace_dataclass(start.settings, scheduler=start.settings.scheduler.for_calls())
+        header = lines.encode_line(lines.SegmentHeader(lines.FORMAT, __version__, settings))
         annotations = start.settings.scheduler.preemption.annotations
         cluster = None if start.cluster is None else encode_list(start.cluster, annotations)
         self.segment = OpenSegment(self.directory, start.now, header, cluster, self._disk)

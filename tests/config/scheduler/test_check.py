@@ -326,18 +326,45 @@ def test_the_weights_of_other_extenders_count():
     assert note.message.endswith("all other scores together 2000")
 
 
-def test_our_entry_is_the_only_one_or_has_our_port_or_our_verbs():
+VENDOR = {
+    "urlPrefix": "https://127.0.0.1:443",
+    "filterVerb": "filter",
+    "bindVerb": "bind",
+    "managedResources": [{"name": "example.com/vgpu", "ignoredByScheduler": True}],
+}
+
+
+def test_our_entry_has_our_port_or_our_verbs_for_preemption():
     def ours(*extenders):
         return check.own_entries(decode(KubeSchedulerConfiguration, document(*extenders), ()), Configuration())
 
     behind_a_service = {**OURS, "urlPrefix": "https://10.96.0.88"}
     foreign = {**OTHER, "preemptVerb": "v1/preempt"}
     assert ours() == []
-    assert ours(foreign) == [0]
+    assert ours(foreign) == []
     assert ours(foreign, OURS) == [1]
     assert ours(foreign, behind_a_service) == [1]
     assert ours(OURS, OURS) == [0, 1]
     assert ours(foreign, foreign) == []
+    # A vendor's entry is not ours, although it is the only one and its verbs are called as ours are.
+    assert ours(VENDOR) == []
+    assert ours(VENDOR, behind_a_service) == [1]
+    assert ours({**VENDOR, "preemptVerb": "preempt"}) == []
+    assert ours({**VENDOR, "urlPrefix": "http://vgpu.kube-system:8888", "filterVerb": "predicates"}) == []
+    assert ours({**OURS, "urlPrefix": "http://10.0.0.5:8888"}, OURS) == [1]
+    assert ours({**OURS, "urlPrefix": "http://10.0.0.5:8888"}) == [0]
+    assert ours({**OURS, "filterVerb": "predicates"}) == [0]
+
+
+def test_other_extenders_are_named_in_call_order_without_passwords():
+    ignorable = {**OTHER, "urlPrefix": "http://a:b@127.0.0.1:9999"}
+    written = decode(KubeSchedulerConfiguration, document(ignorable, OURS, VENDOR, {"urlPrefix": "http://no.verb"}), ())
+    found = check.other_extenders(written, Configuration())
+    assert [(one.name, one.verbs) for one in found] == [
+        ("extenders[2] at https://127.0.0.1:443", ("filter", "bind")),
+        ("extenders[0] at http://127.0.0.1:9999", ("preempt",)),
+    ]
+    assert found[0].managed_resources == {"example.com/vgpu"}
 
 
 def test_a_profile_without_preemption_never_calls():

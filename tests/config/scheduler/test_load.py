@@ -48,7 +48,7 @@ ARGS = HEAD + "profiles:\n- pluginConfig:\n  - name: "
 
 PLACES = {
     "no kind": (
-        "{}",
+        "# nothing\n{}",
         "k.yaml:1: apiVersion: must be kubescheduler.config.k8s.io/v1",
     ),
     "an empty file": ("", "k.yaml: apiVersion: must be kubescheduler.config.k8s.io/v1"),
@@ -90,7 +90,11 @@ PLACES = {
     "no YAML": (HEAD + "profiles: [", "k.yaml:"),
     "deep nesting": (HEAD + "profiles: " + "[" * 1000, "k.yaml:3: is nested deeper than 100 levels"),
     "more than a ConfigMap holds": ("#" * (1 << 20) + "\n", "k.yaml: is larger than 1 MiB"),
-    "two documents": (HEAD + "---\n" + HEAD, "k.yaml:3: contains more than one document"),
+    "JSON with a trailing comma": (
+        '{"apiVersion": "v1",\n}',
+        "k.yaml:2: begins with {, so kube-scheduler reads it as JSON: ",
+    ),
+    "a flow mapping, which JSON is not": ("{apiVersion: v1}", "k.yaml:1: begins with {, so kube-scheduler reads it as"),
 }
 
 
@@ -114,7 +118,7 @@ def test_what_kube_scheduler_alone_reads_is_left_to_it(load):
     """It does not start with any of this, and says so itself."""
     text = "parallelism: 0\nleaderElection: {leaseDuration: 5s, renewDeadline: 7s}\nclientConnection: {burst: -1}\n"
     extender = "extenders: [{urlPrefix: http://a, prioritizeVerb: p}]"
-    assert load(HEAD + text + extender) == load(HEAD)
+    assert load(HEAD + text + extender) == load(f"{HEAD}{extender}")
 
 
 def test_only_regular_files_are_read(tmp_path):
@@ -151,10 +155,13 @@ def test_null_is_what_go_makes_of_it(load):
 
 def test_scalars_are_those_of_kubernetes_yaml_reader(load):
     text = "percentageOfNodesToScore: {}\nextenders: [{{nodeCacheCapable: {}}}]"
-    for number, switch in (("16.0", "yes"), ("1.6e1", "On"), ("16", "true")):
+    # Each asked of v1.37.2.
+    numbers = ("16", "16.0", "1.6e1", "+16", "1_6", "020", "0o20", "0x10", "0b10000")
+    for number, switch in zip(numbers, ("true", "yes", "On", "TRUE", "y", "true", "on", "YES", "True"), strict=True):
         assert load(HEAD + text.format(number, switch)).profiles[0].percentage_of_nodes_to_score == 16
     assert load(HEAD + "percentageOfNodesToScore: NULL") == load(HEAD)
-    for refused in (text.format("'16'", "yes"), text.format("0.5", "yes"), text.format("16", "'yes'")):
+    wrong = (("'16'", "yes"), ("0.5", "yes"), ("16", "'yes'"), ("16", "tRue"), ("16:0", "yes"), (".inf", "yes"))
+    for refused in (text.format(*one) for one in wrong):
         with pytest.raises(ConfigError, match="must be a valid"):
             load(HEAD + refused)
     with pytest.raises(ConfigError, match=r"schedulerName: must be a valid string, not True"):

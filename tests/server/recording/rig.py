@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Raw
 
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.config.serving import RecordingSection
 from extender.core.eviction_history import EvictionHistory
 from extender.k8s.kinds import KINDS
@@ -30,6 +29,7 @@ from extender.server.replay import ReplayResult, open_recording
 from extender.server.scheduler import verbs
 from extender.server.scheduler.result import Answer
 from extender.server.settings import LiveSettings
+from tests.builders import stored_cluster
 from tests.server.conftest import CLUSTER, configuration, filled_cache
 
 FAILS_AFTER = 20.0
@@ -98,7 +98,7 @@ class Rig:
 def applied(cache: ClusterCache, raw: dict[str, Any], *, deleted: bool = False) -> None:
     """A pod or a node came, changed or went."""
     kind = raw["kind"]
-    (one,) = getattr(load_cluster({"kind": "List", "items": [raw]}), KINDS[kind].field)
+    (one,) = getattr(stored_cluster({"kind": "List", "items": [raw]}), KINDS[kind].field)
     cache.apply(Change(kind, one, deleted))
 
 

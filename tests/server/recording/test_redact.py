@@ -9,7 +9,6 @@ import pytest
 from msgspec import Raw
 
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
 from extender.core.profile import KubeScheduler, Profile
 from extender.errors import RequestError
@@ -20,6 +19,7 @@ from extender.server.recording.lines import FORMAT, HEADER_DECODER, SegmentHeade
 from extender.server.replay import open_recording
 from extender.server.settings import Loaded, Settings
 from extender.wire.decode import decode_filter, decode_preempt
+from tests.builders import stored_cluster
 from tests.fakes.source import Live
 from tests.server.conftest import CLUSTER, node, pod
 from tests.server.recording.rig import Rig, everything_in
@@ -110,7 +110,7 @@ def test_a_canary_is_in_no_file_of_a_recording(tmp_path):
     running = [telling("small", on="worker-1", priority=10), telling("large", on="worker-2", cpu="3", priority=10)]
     items = [*nodes, *running, *OTHERS]
     cache = ClusterCache()
-    cache.replace(load_cluster({"kind": "List", "items": items}))
+    cache.replace(stored_cluster({"kind": "List", "items": items}))
     rig = Rig(tmp_path, cache, Live())
     urgent = telling("urgent", cpu="4", priority=100)
     urgent["spec"]["containers"] = [CONTAINER | {"resources": {"requests": {"cpu": "3"}}}]
@@ -124,7 +124,7 @@ def test_a_canary_is_in_no_file_of_a_recording(tmp_path):
     rig.ask("filter", whole | {"pod": CANARY})
     rig.ask("filter", names | {"Pod": telling("waiting")})
     rig.ask("preempt", {"Pod": urgent, "NodeNameToVictims": victims, "NodeNameToMetaVictims": None})
-    changed = load_cluster(
+    changed = stored_cluster(
         {"kind": "List", "items": [telling("new", on="worker-2"), telling_node("worker-3"), *OTHERS]}
     )
     for kind, objects in (("Pod", changed.pods), ("Node", changed.nodes), ("PersistentVolume", changed.volumes)):
@@ -393,9 +393,15 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-SAME_AS_BY_DEFAULT = ["volume_binding_shape", "binding_timeout", "keep_candidates"]
-"""The shape may be set only with StorageCapacityScoring, which 1.33 cannot have on beside everything else, and
-bindingTimeout from 1.36 on."""
+SAME_AS_BY_DEFAULT = [
+    "has_second_document",
+    "other_extenders",
+    "volume_binding_shape",
+    "binding_timeout",
+    "keep_candidates",
+]
+"""Second documents and other extenders are not recorded. The shape may be set only with StorageCapacityScoring, which
+1.33 cannot have on beside everything else, and bindingTimeout from 1.36 on."""
 
 
 def read_back(settings):

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.config.serving import RecordingSection
 from extender.core.eviction_history import EvictionHistory
 from extender.errors import RecordingError
@@ -21,6 +20,7 @@ from extender.server.recording.recorder import Recorder
 from extender.server.recording.segments import RecordedSegment
 from extender.server.replay import open_recording
 from extender.server.settings import Loaded, Settings
+from tests.builders import stored_cluster
 from tests.fakes.source import STALE, Live, Stale
 from tests.server.conftest import (
     CLUSTER,
@@ -148,7 +148,7 @@ def test_the_cluster_is_a_cluster_file(rig):
     rig.ask("filter", filter_body())
     rig.recorder.stop()
     (segment,) = rig.segments()
-    assert load_cluster(segment / "cluster.json.gz") == load_cluster(CLUSTER)
+    assert stored_cluster(segment / "cluster.json.gz") == stored_cluster(CLUSTER)
 
 
 # --- object changes ----------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_what_was_not_asked_about_is_not_recorded(rig):
     rig.recorder.stop()
     (segment,) = rig.segments()
     assert [line["type"] for line in lines_of(segment)] == ["call"]
-    assert len(load_cluster(segment / "cluster.json.gz").pods) == 4
+    assert len(stored_cluster(segment / "cluster.json.gz").pods) == 4
 
 
 def test_a_budget_that_changes_changes_what_is_replayed(tmp_path):
@@ -209,7 +209,7 @@ def test_another_snapshot_begins_a_segment(rig):
     rig.recorder.start()
     rig.ask("filter", filter_body())
     before = rig.cache.mutable_snapshot()
-    rig.cache.replace(load_cluster({"kind": "List", "items": [node("worker-1"), node("worker-2"), node("worker-3")]}))
+    rig.cache.replace(stored_cluster({"kind": "List", "items": [node("worker-1"), node("worker-2"), node("worker-3")]}))
     rig.ask("filter", filter_body())
     assert before.observer is None
     rig.replays("filter", "filter")
@@ -234,7 +234,7 @@ def test_kinds_that_may_not_be_read_any_more_are_noted(rig):
 
 def test_the_kinds_that_may_not_be_read_at_the_start_are_known(tmp_path):
     cache = ClusterCache()
-    cache.replace(replace(load_cluster(CLUSTER), unreadable_tables=("claims",)))
+    cache.replace(replace(stored_cluster(CLUSTER), unreadable_tables=("claims",)))
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     wanting = URGENT | {"spec": URGENT["spec"] | {"volumes": [claim]}}
     rig = Rig(tmp_path, cache)
