@@ -190,8 +190,12 @@ class DeviceIndex(Index):
 
     def own_slices_at(self, row: int) -> Mapping[PoolID, Sequence[ResourceSlice]]:
         """Return the slices that no other node sees, by pool."""
+        slices = self._of_node.get(self.snapshot.node_names[row], {})
+        if len(slices) == 1:  # as on most nodes
+            (only,) = slices.values()
+            return {_pool_of(only): (only,)}
         own: dict[PoolID, list[ResourceSlice]] = {}
-        for one in self._of_node.get(self.snapshot.node_names[row], {}).values():
+        for one in slices.values():
             own.setdefault(_pool_of(one), []).append(one)
         return own
 
