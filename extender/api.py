@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from extender.cluster.files.manifests import load_cluster
+from extender.admission.admit import Admit, admission_of
+from extender.cluster.files.manifests import FileAdmission, RawManifest, load_cluster, read_cluster
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
@@ -17,14 +16,13 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ConfigError, RequestError, UnknownScheduler
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
-from extender.k8s.version.features import Features
-from extender.report.diagnose import diagnose, not_found
+from extender.report.diagnose import diagnose, not_found, with_admission
 from extender.report.pod_schema import Diagnosis
-from extender.report.simulation_schema import Simulation
-from extender.whatif.arrivals import add_arrivals
+from extender.report.simulation_schema import AdmissionReport, Simulation
+from extender.whatif.arrivals import Arrivals, has_own_claims
+from extender.whatif.body import manifests
 from extender.whatif.scenario import AddedNodes, Scenario
 from extender.whatif.simulator import simulate as _simulate
-from extender.whatif.workloads import parse_workload
 
 if TYPE_CHECKING:  # importing the server costs time, which reading a cluster does not need
     from extender.server.replay import ReplayResult
@@ -74,6 +72,8 @@ def evaluate(
     cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
     pod: Pod | Mapping[str, Any],
     *,
+    claims: Iterable[Mapping[str, Any]] = (),
+    admission: FileAdmission = "local",
     version: str | None = None,
     feature_gates: Mapping[str, bool] | None = None,
     scheduler_config: SchedulerConfig | None = None,
@@ -87,11 +87,22 @@ def evaluate(
     `scheduler_config`, as for `load_scheduler`, or its result as `scheduler`; the default is kube-scheduler v1.37.
     The profile with the pod's spec.schedulerName evaluates it; without a configuration, the default profile evaluates
     every pod. `history` holds the current time and the recent evictions; by default now and none.
-    Raises ClusterFileError for an invalid cluster, msgspec.ValidationError for an invalid pod, ConfigError for an
-    invalid configuration, and UnknownScheduler for a pod that no profile of the given configuration schedules.
+    A mapping without a UID becomes what an API server would store (`admission`: local, or none to take it as it is),
+    and its ephemeral volumes get their claims; `claims` are further objects that it needs and the cluster lacks.
+    Raises ClusterFileError for an invalid cluster, RequestError for a pod that an API server would refuse, ConfigError
+    for an invalid configuration, and UnknownScheduler for a pod that no profile of the given configuration schedules.
     """
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
-    typed = _convert_pod(pod)
+    snapshot = _snapshot(cluster, ours, admission)
+    if isinstance(pod, Pod):
+        typed = pod
+    else:
+        arriving, others = _pod_manifest(pod, ""), manifests(claims, "claim")
+        if snapshot is cluster and (others or has_own_claims(arriving)):
+            snapshot = Snapshot.build(snapshot.frozen(), ours.features)  # the caller's must not change
+        arrivals = Arrivals(snapshot, admission, _admit(admission), ours.minor)
+        arrivals.add_objects(others)
+        typed = arrivals.arriving_pod(arriving)
     profile = ours.profile_of(typed)
     if profile is None:
         if scheduler is not None or scheduler_config is not None:
@@ -99,13 +110,14 @@ def evaluate(
             wanted = f'schedulerName "{typed.spec.scheduler_name}" (profiles: {names})'
             raise UnknownScheduler(f"pod {typed.key!r}: not ours: no profile has {wanted}")
         profile = ours.profiles[0]
-    return Evaluation(_snapshot(cluster, ours.features), typed, profile, history or EvictionHistory(time.time_ns()))
+    return Evaluation(snapshot, typed, profile, history or EvictionHistory(time.time_ns()))
 
 
 def simulate(
     cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
     pods: Iterable[Pod | Mapping[str, Any]] = (),
     *,
+    claims: Iterable[Mapping[str, Any]] = (),
     pending: bool = False,
     workloads: Iterable[Mapping[str, Any]] = (),
     add_nodes: Iterable[tuple[Mapping[str, Any], int]] = (),
@@ -115,6 +127,8 @@ def simulate(
     until_full: bool = False,
     gang: bool = False,
     replace_evicted: bool = True,
+    admission: FileAdmission = "local",
+    strict: bool = False,
     version: str | None = None,
     feature_gates: Mapping[str, bool] | None = None,
     scheduler_config: SchedulerConfig | None = None,
@@ -128,31 +142,40 @@ def simulate(
     no profile is skipped; without a configuration, `default-scheduler` is the only profile. `seed` makes the choice
     among equal nodes random; without it, the first by name is chosen. The other arguments are those of `evaluate`.
     First, nodes are added (`add_nodes`: pairs of a Node and a count), cordoned, removed with their pods, and
-    drained within disruption budgets; then the pods arrive, and the missing replicas of `workloads` (manifests of
-    Deployments, ReplicaSets, StatefulSets and Jobs). `gang` schedules all arriving pods or none; `until_full` counts
+    drained within disruption budgets; then the pods arrive, and the missing pods of `workloads` (manifests of
+    Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and ReplicationControllers). `claims` and
+    `admission` are those of `evaluate`; with `strict`, fields that are unknown or left out are mistakes, too.
+    `gang` schedules all arriving pods or none; `until_full` counts
     how many copies of the only pod, or pods of the only workload, fit. Controllers recreate evicted pods
     unless `replace_evicted` is False. Node changes and recreated pods are in `scenario` and `replacements`.
     Raises RequestError for a pod that cannot be admitted, for example because its PriorityClass does not exist, and for
     a scenario that names a nonexistent node.
     """
+    added = list(add_nodes)
+    _admit(admission)
     scenario = Scenario(
-        pods=[_convert_pod(pod) for pod in pods],
+        pods=[
+            pod if isinstance(pod, Pod) else _pod_manifest(pod, f"pod {number}") for number, pod in enumerate(pods, 1)
+        ],
+        claims=manifests(claims, "claim"),
         pending=pending,
         seed=seed,
         add_nodes=[
-            AddedNodes(load_cluster({"apiVersion": "v1", **node, "kind": "Node"}).nodes[0], count)
-            for node, count in add_nodes
+            AddedNodes(node, count)
+            for node, (_, count) in zip(manifests([node for node, _ in added], "added node"), added, strict=True)
         ],
         cordon=list(cordon),
         remove_nodes=list(remove_nodes),
         drain=list(drain),
-        workloads=[parse_workload(one) for one in workloads],
+        workloads=manifests(workloads, "workload"),
         until_full=until_full,
         gang=gang,
         replace_evicted=replace_evicted,
+        admission=admission,
+        strict=strict,
     )
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
-    objects = cluster.frozen() if isinstance(cluster, Snapshot) else load_cluster(cluster)
+    objects = cluster.frozen() if isinstance(cluster, Snapshot) else _objects(cluster, ours, admission)
     now = history or EvictionHistory(time.time_ns())
     return _simulate(Snapshot.build(objects, ours.features), ours, scenario, history=now)
 
@@ -162,6 +185,8 @@ def why(
     pod: str | Pod | Mapping[str, Any],
     *,
     node: str | None = None,
+    claims: Iterable[Mapping[str, Any]] = (),
+    admission: FileAdmission = "local",
     version: str | None = None,
     feature_gates: Mapping[str, bool] | None = None,
     scheduler_config: SchedulerConfig | None = None,
@@ -176,16 +201,15 @@ def why(
     """
     ours, now = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates), time.time_ns()
     if isinstance(pod, str):
-        snapshot, (namespace, _, name) = _snapshot(cluster, ours.features), pod.rpartition("/")
+        snapshot, (namespace, _, name) = _snapshot(cluster, ours, admission), pod.rpartition("/")
         key = (namespace or "default", name)
         found = snapshot.objects.pods.get(key)
         if found is None:
             return not_found(snapshot, *key, ours)
-    else:
-        objects = cluster.frozen() if isinstance(cluster, Snapshot) else load_cluster(cluster)
-        snapshot = Snapshot.build(objects, ours.features)
-        found = add_arrivals(snapshot, [_convert_pod(pod)])[0]
-    return diagnose(snapshot, found, ours, history or EvictionHistory(now), node)
+        return diagnose(snapshot, found, ours, history or EvictionHistory(now), node)
+    snapshot = _own_snapshot(cluster, ours, admission)
+    found, report = _admitted(snapshot, pod, claims, admission, ours)
+    return with_admission(diagnose(snapshot, found, ours, history or EvictionHistory(now), node), report)
 
 
 def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[ReplayResult]":
@@ -220,11 +244,47 @@ def _chosen_scheduler(
     return scheduler or UNCONFIGURED
 
 
-def _snapshot(cluster: ClusterObjects | Mapping[str, Any] | Snapshot, features: Features) -> Snapshot:
-    """Return a snapshot of the cluster for `features`; a given snapshot is reused if it was built for them."""
-    if not isinstance(cluster, Snapshot):
-        return Snapshot.build(load_cluster(cluster), features)
-    return cluster if cluster.features == features else Snapshot.build(cluster.frozen(), features)
+def _objects(
+    cluster: ClusterObjects | Mapping[str, Any], scheduler: KubeScheduler, admission: FileAdmission
+) -> ClusterObjects:
+    return read_cluster(cluster, admission=admission, scheduler_of=lambda _: scheduler).objects
+
+
+def _snapshot(
+    cluster: ClusterObjects | Mapping[str, Any] | Snapshot, scheduler: KubeScheduler, admission: FileAdmission
+) -> Snapshot:
+    """Return a snapshot of the cluster; a given one is reused if it was built for the scheduler's features."""
+    if isinstance(cluster, Snapshot) and cluster.features == scheduler.features:
+        return cluster
+    return _own_snapshot(cluster, scheduler, admission)
+
+
+def _own_snapshot(
+    cluster: ClusterObjects | Mapping[str, Any] | Snapshot, scheduler: KubeScheduler, admission: FileAdmission
+) -> Snapshot:
+    """Return a snapshot of the cluster that may be changed."""
+    objects = cluster.frozen() if isinstance(cluster, Snapshot) else _objects(cluster, scheduler, admission)
+    return Snapshot.build(objects, scheduler.features)
+
+
+def _admitted(
+    snapshot: Snapshot,
+    pod: Pod | Mapping[str, Any],
+    claims: Iterable[Mapping[str, Any]],
+    admission: FileAdmission,
+    scheduler: KubeScheduler,
+) -> tuple[Pod, AdmissionReport | None]:
+    """Create the pod and the objects that it needs in the snapshot, and return it as stored."""
+    arrivals = Arrivals(snapshot, admission, _admit(admission), scheduler.minor)
+    arrivals.add_objects(manifests(claims, "claim"))
+    arrived = arrivals.add_pods([pod if isinstance(pod, Pod) else _pod_manifest(pod, "")])
+    return arrived[0], arrivals.report()
+
+
+def _admit(mode: FileAdmission) -> Admit:
+    if mode not in ("local", "none"):
+        raise RequestError(f"admission: expected local or none, not {mode!r}: server is for the command line")
+    return admission_of(mode, strict=False)
 
 
 def _document(scheduler_config: SchedulerConfig | None) -> Mapping[str, Any] | Path:
@@ -265,7 +325,9 @@ def _scheduler_of_file(
     )
 
 
-def _convert_pod(pod: Pod | Mapping[str, Any]) -> Pod:
-    if isinstance(pod, Mapping) and pod.get("kind", "Pod") != "Pod":  # the pod template of a workload would be ignored
+def _pod_manifest(pod: Mapping[str, Any], place: str) -> RawManifest:
+    if not isinstance(pod, Mapping):
+        raise RequestError(f"{place or 'pod'}: expected an object with metadata and spec")
+    if pod.get("kind", "Pod") != "Pod":  # the pod template of a workload would be ignored
         raise RequestError(f"a {pod['kind']} is not a Pod")
-    return pod if isinstance(pod, Pod) else msgspec.convert(pod, Pod)
+    return RawManifest(place, "Pod", dict(pod))

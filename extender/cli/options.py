@@ -4,6 +4,7 @@ Rule: an option on the command line overrides the environment, which overrides t
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,7 +24,13 @@ ConfigOption = Annotated[
     ),
 ]
 ClusterOption = Annotated[
-    str | None, typer.Option("--cluster", metavar="PATH", help="Cluster file or directory; overrides cluster.path.")
+    list[str] | None,
+    typer.Option(
+        "--cluster",
+        metavar="PATH",
+        help="Cluster file or directory, with its sub-directories; - is standard input. Repeatable; overrides "
+        "cluster.path.",
+    ),
 ]
 KubernetesOption = Annotated[
     bool, typer.Option("--kubernetes", help="Watch a live cluster; same as cluster.source: kubernetes.")
@@ -55,6 +62,17 @@ SchedulerVersionOption = Annotated[
         help="Version of kube-scheduler, such as 1.33 or 1.33.2, or auto; overrides scheduler.version.",
     ),
 ]
+AdmissionOption = Annotated[
+    Literal["local", "server", "none"],
+    typer.Option(
+        "--admission",
+        help="What makes of a manifest the object that an API server stores: local, the extender itself; server, a dry "
+        "run of the API server, with permission to create pods; none, the manifest as it is.",
+    ),
+]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Refuse manifests with unknown fields, or without required ones.")
+]
 OutputOption = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Output format.")]
 NoColorOption = Annotated[bool, typer.Option("--no-color", help="Disable colors.")]
 
@@ -62,8 +80,11 @@ Overrides = dict[str, tuple[str, object]]
 """Option -> (configuration key, value); the value is None if the option was not given."""
 
 
-def cluster_options(path: str | None, kubernetes: bool, kubeconfig: str | None, context: str | None) -> Overrides:
+def cluster_options(
+    paths: Sequence[str] | None, kubernetes: bool, kubeconfig: str | None, context: str | None
+) -> Overrides:
     """Return the overrides of the options that select the cluster, which imply cluster.source."""
+    path = paths[0] if paths is not None and len(paths) == 1 else paths
     given: Overrides = {
         "--cluster": ("cluster.path", path),
         "--kubeconfig": ("cluster.kubeconfig", kubeconfig),

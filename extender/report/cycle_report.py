@@ -28,7 +28,7 @@ def report_cycle(snapshot: Snapshot, cycle: Cycle, attempt: int, scheduler: Kube
         vetoed=cycle.vetoed,
         claims=cycle.reservation.reports(),
         deallocated=None if cycle.deallocated is None else "/".join(cycle.deallocated),
-        hint=claim_hint(cycle.pod, cycle.message),
+        hint=claim_hint(snapshot, cycle.pod, cycle.message),
         not_evaluated=list(cycle.not_evaluated),
     )
 
@@ -49,17 +49,17 @@ def evicted_pods(snapshot: Snapshot, cycle: Cycle, scheduler: KubeScheduler) -> 
     ]
 
 
-def claim_hint(pod: Pod, message: str) -> str | None:
+def claim_hint(snapshot: Snapshot, pod: Pod, message: str) -> str | None:
     """Return a hint about a resource claim that does not exist yet; None if the message is about something else."""
     if message != f'{NOT_TRIED}pod "{pod.key}": ResourceClaim not created yet':
         return None
-    # A live cluster has a controller that creates the claim; a simulation and a file have none.
+    # A live cluster has a controller that creates the claim; a simulation creates those of new pods, a file has none.
     created = {one.name for one in pod.status.resource_claim_statuses or ()}
     for one in pod.spec.resource_claims or ():
         template = one.resource_claim_template_name
         if template is not None and one.resource_claim_name is None and one.name not in created:
-            return (
-                f"a simulation creates no claim from ResourceClaimTemplate {template}: put a ResourceClaim with its "
-                f"spec beside the pod, and name it as resourceClaimName of the pod's claim {one.name}"
-            )
+            claim = f"put a ResourceClaim with its spec beside the pod, and name it as resourceClaimName of {one.name}"
+            if (pod.metadata.namespace, template) in snapshot.objects.resource_claim_templates:
+                return f"claims of ResourceClaimTemplate {template} are created for new pods only: {claim}"
+            return f"no ResourceClaimTemplate {template} to create a claim from: put it beside a new pod, or {claim}"
     return None

@@ -51,7 +51,7 @@ IN_USE = "in use by "
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestToAllocate:
     """A request, or an alternative of its prioritized list."""
 
     name: str
@@ -69,13 +69,13 @@ class Request:
         return not constraint.requests or self.name in constraint.requests or self.full_name in constraint.requests
 
 
-def requests_of(spec: DeviceClaim) -> Iterator[tuple[int, Request]]:
+def requests_of(spec: DeviceClaim) -> Iterator[tuple[int, RequestToAllocate]]:
     """Yield (index of the request, request or alternative)."""
     for place, one in enumerate(spec.requests or ()):
         if one.exactly is not None:
-            yield place, Request(one.name, "", one.exactly)
+            yield place, RequestToAllocate(one.name, "", one.exactly)
         for alternative in one.first_available or ():
-            yield place, Request(one.name, alternative.name, alternative)
+            yield place, RequestToAllocate(one.name, alternative.name, alternative)
 
 
 class _Candidate(NamedTuple):
@@ -103,7 +103,7 @@ class DeviceReasons:
         # An incomplete or invalid pool may have no devices yet, so no device reports why the pool cannot be used.
         self._without_devices = [pool for pool in pools if not pool.devices and _why_unusable(pool)]
 
-    def report(self, claim: ClaimToAllocate, request: Request, *, fails: bool) -> DeviceRequestReport:
+    def report(self, claim: ClaimToAllocate, request: RequestToAllocate, *, fails: bool) -> DeviceRequestReport:
         """Report the devices of the node for a request, with a summary."""
         found = self._candidates_of(claim, request)
         matching, free = sum(one.matches for one in found), sum(not one.why for one in found)
@@ -131,11 +131,11 @@ class DeviceReasons:
             omitted=max(0, devices - MAX_DEVICES),
         )
 
-    def free_devices(self, claim: ClaimToAllocate, request: Request) -> Iterator[PoolDevice]:
+    def free_devices(self, claim: ClaimToAllocate, request: RequestToAllocate) -> Iterator[PoolDevice]:
         """Yield the devices that the request could get."""
         return (one.device for one in self._candidates_of(claim, request) if not one.why)
 
-    def _candidates_of(self, claim: ClaimToAllocate, request: Request) -> list[_Candidate]:
+    def _candidates_of(self, claim: ClaimToAllocate, request: RequestToAllocate) -> list[_Candidate]:
         key = f"{claim.namespace}/{claim.name}", request.full_name
         if key not in self._candidates:
             found = self._candidates[key] = []
@@ -155,7 +155,7 @@ class DeviceReasons:
         ]
         return f"reserved for {listed(pods)}" if pods else ""
 
-    def _mismatch(self, request: Request, one: PoolDevice) -> str:
+    def _mismatch(self, request: RequestToAllocate, one: PoolDevice) -> str:
         """Return the reason why the device does not match the request, free or not; empty if it matches."""
         asks, features = request.asks, self._features
         if why := _why_unusable(one.pool):
@@ -206,7 +206,7 @@ class DeviceReasons:
         except UnsupportedFeature as feature:
             return f"is not evaluated: {feature}"
 
-    def _taken(self, request: Request, one: PoolDevice) -> str:
+    def _taken(self, request: RequestToAllocate, one: PoolDevice) -> str:
         """Return the reason why a matching device is not free; empty if it is free."""
         asks, features, state = request.asks, self._features, self._state
         is_admin = isinstance(asks, ExactDeviceRequest) and bool(asks.admin_access)
@@ -252,7 +252,7 @@ def _users(claims: Iterable[ResourceClaim]) -> dict[DeviceID, list[ResourceClaim
     return users
 
 
-def _missing_attribute(spec: DeviceClaim, request: Request, one: PoolDevice) -> str:
+def _missing_attribute(spec: DeviceClaim, request: RequestToAllocate, one: PoolDevice) -> str:
     for number, constraint in enumerate(spec.constraints or ()):
         attribute = constraint.match_attribute or constraint.distinct_attribute
         if attribute and request.is_of(constraint) and find_attribute(one, attribute) is None:
@@ -263,7 +263,7 @@ def _missing_attribute(spec: DeviceClaim, request: Request, one: PoolDevice) -> 
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
-def _summary(request: Request, found: int, matching: int, free: int, reasons: Counter[str]) -> str:
+def _summary(request: RequestToAllocate, found: int, matching: int, free: int, reasons: Counter[str]) -> str:
     """Return `1 of 8 devices matches, 0 free: 7 selector #0 of class gpu.example.com is false, 1 in use by …`."""
     asked = "all" if request.asks.allocation_mode == "All" else pluralize(request.asks.count, "device")
     wants = "" if asked == "1 device" else f"asks for {asked}; "

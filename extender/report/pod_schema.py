@@ -10,15 +10,15 @@ import msgspec
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.scheduling_cycle.result import ReservedClaim
 from extender.report.schema import Chance, NodeReport
-from extender.report.simulation_schema import ClusterSize, EvictedPod
+from extender.report.simulation_schema import AdmissionReport, ClusterSize, EvictedPod
 
 PodState = Literal["Pending", "Gated", "NotOurs", "Assigned", "Terminating", "Finished", "NotFound"]
 """Gated: kept out of the queue by a PreEnqueue plugin; NotOurs: no profile has its schedulerName; Assigned: has a node;
 NotFound: the cluster has no such pod."""
 
 Verdict = Literal["Fits", "FitsAfterPreemption", "DoesNotFit", "Unknown"]
-"""Fits: also a pod that has its node already. Unknown: kube-scheduler does not try the pod, or a plugin decides that we
-do not evaluate."""
+"""Fits: also a pod that has its node already. Unknown: kube-scheduler does not try the pod, or a plugin or another
+extender decides that we do not evaluate."""
 
 EXIT_CODES: dict[Verdict, int] = {"Fits": 0, "DoesNotFit": 1, "FitsAfterPreemption": 3, "Unknown": 4}
 """Exit code of `extender why`; 2 is an error, as with all commands."""
@@ -87,7 +87,7 @@ class NodeDiagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     preemption: NodePreemption | None
     """Null where evicting pods cannot help: every node but those with the code Unschedulable."""
     not_evaluated: list[str]
-    """Plugins that kube-scheduler evaluates on this node and that we do not."""
+    """Plugins and other extenders that kube-scheduler evaluates on this node and that we do not."""
 
 
 class PreemptionOutcome(DiagnosisStruct, frozen=True, kw_only=True):
@@ -170,7 +170,7 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     hint: str | None = None
     """What to do or to wait for: a claim that does not exist yet, a pending pod that fits, another scheduler's pod."""
     not_evaluated: list[str] = []
-    """Plugins that kube-scheduler evaluates for this pod and that we do not."""
+    """Plugins and other extenders that kube-scheduler evaluates for this pod and that we do not."""
     notes: list[str]
     """What the verdict does not take into account, one sentence each."""
     nodes: list[NodeDiagnosis] = []
@@ -179,3 +179,5 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     """One node with its pods, resources and devices, on request."""
     history: PodHistory | None = None
     """Null without a live cluster: a file has no Events."""
+    admission: AdmissionReport | None = None
+    """Null for a pod of the cluster."""

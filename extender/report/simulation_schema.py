@@ -167,6 +167,25 @@ class Replacement(SimulationStruct, frozen=True):
     message: str
 
 
+class AdmissionReport(SimulationStruct, frozen=True):
+    """What admission made of the manifests of a request."""
+
+    mode: str
+    """local: as the extender knows an API server; server: a dry run of the API server; none: taken as they are."""
+    version: str
+    """Version of the API server, such as 1.36."""
+    left_out: list[str]
+    """Required fields that are missing and do not change the answer."""
+    pruned: list[str]
+    """Unknown fields, which an API server drops."""
+    assumed: list[str]
+    """What the answer depends on and was not given."""
+    existing: list[str] = []
+    """Objects beside the pods that the cluster has already, so that the given ones do not count."""
+    warnings: list[str] = []
+    """Warnings of the API server (mode server)."""
+
+
 class WorkloadPods(SimulationStruct, frozen=True):
     """Pods that a workload of the request needs."""
 
@@ -178,6 +197,12 @@ class WorkloadPods(SimulationStruct, frozen=True):
     """Empty after a gang that was not scheduled: all were taken back."""
     waiting: list[str]
     """Pods of a StatefulSet with podManagementPolicy OrderedReady that wait for one with a lower ordinal."""
+    refused: int = 0
+    """Number of pods that the API server refuses, for example because of a quota."""
+    refusal: str = ""
+    """Its message for the first of them."""
+    excluded: dict[str, str] = {}
+    """Nodes on which a DaemonSet runs no pod -> why."""
 
 
 class CopiesOnNode(SimulationStruct, frozen=True):
@@ -197,7 +222,10 @@ class UntilFull(SimulationStruct, frozen=True):
     nodes: list[CopiesOnNode]
     """Copies by node, sorted by name."""
     next: CycleReport | None
-    """The attempt to schedule one more, whose victims are not evicted; null if the limit was reached."""
+    """The attempt to schedule one more, whose victims are not evicted; null if the limit was reached, or if the API
+    server refuses one more."""
+    refusal: str = ""
+    """Its message if it refuses one more, as quotas do."""
 
 
 class Gang(SimulationStruct, frozen=True):
@@ -251,6 +279,8 @@ class Simulation(SimulationStruct, frozen=True):
     """Pods that controllers created for evicted ones, in the order of their creation."""
     scenario: ScenarioReport | None = None
     """Null unless the request changes nodes, has workloads, or asks for `untilFull` or `gang`."""
+    admission: AdmissionReport | None = None
+    """Null if no manifest was admitted."""
 
     @property
     def attempts(self) -> list[CycleReport]:

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from extender.admission.findings import ASSUMED, LEFT_OUT, PRUNED
 from extender.core.scheduling_cycle.result import ClaimAllocation
 from extender.report.pod_schema import PodState, Verdict
 from extender.report.schema import NodeOutcome
-from extender.report.simulation_schema import EvictionCause
+from extender.report.simulation_schema import AdmissionReport, EvictionCause
+from extender.utilities.text import join_names
 
 
 class Words(NamedTuple):
@@ -244,6 +246,37 @@ CLAIM_ALLOCATIONS: dict[ClaimAllocation, str] = {"new": "gets", "existing": "kee
 """Allocation of a resource claim -> verb between the claim and its devices."""
 
 
+# --- admission --------------------------------------------------------------------------------------------------------
+
+ADMISSION_MODES: dict[str, str] = {
+    "local": "local, as an API server {version} stores it",
+    "server": "server, by a dry run of the API server",
+    "none": "none: the manifest is taken as it is",
+}
+"""Mode of admission -> words; `{version}` is the API server's."""
+
+ADMISSION_FINDINGS: dict[str, str] = {
+    "leftOut": f"{LEFT_OUT}: ",
+    "pruned": f"{PRUNED}: ",
+    "assumed": f"{ASSUMED}: ",
+    "existing": "in the cluster already, so the given one does not count: ",
+    "warnings": "the API server warns: ",
+}
+"""List of an AdmissionReport -> words before it."""
+
+
+MAX_ADMISSION_NAMES = 10
+"""Number of fields that a sentence names of each list."""
+
+
+def describe_admission(found: AdmissionReport) -> list[str]:
+    """Return what was made of the manifests, one sentence each."""
+    lists = msgspec.to_builtins(found)
+    found_words = ((words, lists[key]) for key, words in ADMISSION_FINDINGS.items() if lists[key])
+    sentences = [words + join_names(names, MAX_ADMISSION_NAMES) for words, names in found_words]
+    return [ADMISSION_MODES[found.mode].format(version=found.version), *sentences]
+
+
 def as_json() -> bytes:
     """Return the tables that the page shows, as objects by code."""
     tables: dict[str, dict[Any, Any]] = {
@@ -255,6 +288,8 @@ def as_json() -> bytes:
         "cycleOutcomes": CYCLE_OUTCOMES,
         "evictionCauses": EVICTION_CAUSES,
         "claimAllocations": CLAIM_ALLOCATIONS,
+        "admissionModes": ADMISSION_MODES,
+        "admissionFindings": ADMISSION_FINDINGS,
     }
     # A NamedTuple would become an array: the page reads columns by name.
     return msgspec.json.encode(

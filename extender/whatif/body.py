@@ -3,24 +3,21 @@
 Rule: a mistake is a RequestError that names the object and its field.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from extender.cluster.files.manifests import load_cluster
+from extender.cluster.files.manifests import RawManifest
 from extender.core.profile import KubeScheduler
-from extender.errors import ClusterFileError, RequestError
-from extender.k8s.devices.objects import ResourceClaim
-from extender.k8s.kinds import ClusterObjects
-from extender.k8s.objects import Node, Pod
+from extender.errors import RequestError
+from extender.k8s.kinds import KINDS, kind_without_group
 from extender.k8s.validation import decode_error_message
+from extender.whatif.arrivals import key_of_kind
 from extender.whatif.policies import CONFIGURED, SimulatedPolicy, custom_policy, preset_policy
 from extender.whatif.scenario import AddedNodes, Scenario
-from extender.whatif.workloads import API_VERSIONS, WORKLOAD_KINDS, WorkloadManifest, parse_workload
-
-R = TypeVar("R")
+from extender.whatif.workloads import API_VERSIONS, WORKLOAD_KINDS, check_workload
 
 
 class AddNodes(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -64,13 +61,17 @@ def decode_body(body: bytes, base: KubeScheduler) -> tuple[Scenario, list[Simula
     given = {one.name: getattr(parsed, one.name) for one in fields(Scenario)}
     if parsed.pod is not None:
         given["pods"] = [parsed.pod]
+    if parsed.admission == "server":
+        raise RequestError("admission: server needs permission to create pods, which the service lacks: use the CLI")
     added = given["add_nodes"]
-    nodes = _parsed([one.node for one in added], _parse_node, "added node")
     given |= {
-        "pods": _parsed(given["pods"], _parse_pod, "pod"),
-        "claims": _parsed(given["claims"], _parse_claim, "claim"),
-        "workloads": _parsed(given["workloads"], _parse_workload, "workload"),
-        "add_nodes": [AddedNodes(node, one.count) for node, one in zip(nodes, added, strict=True)],
+        "pods": manifests(given["pods"], "pod", _OF_REQUEST),
+        "claims": manifests(given["claims"], "claim", _OF_REQUEST),
+        "workloads": manifests(given["workloads"], "workload", _OF_REQUEST),
+        "add_nodes": [
+            AddedNodes(node, one.count)
+            for node, one in zip(manifests([one.node for one in added], "added node", _OF_REQUEST), added, strict=True)
+        ],
     }
     scenario = Scenario(**given)
     if not (scenario.pods or scenario.pending or scenario.workloads or scenario.changes_nodes):
@@ -103,57 +104,57 @@ def _policies(base: KubeScheduler, parsed: Any) -> list[SimulatedPolicy]:
 # --- manifests ------------------------------------------------------------------------------------------------------
 
 
-def _parsed(given: Sequence[Any], parse: Callable[[Any, str], R], noun: str) -> list[R]:
-    return [parse(one, f"{noun} {number} of the request") for number, one in enumerate(given, 1)]
+Noun = Literal["pod", "claim", "workload", "added node"]
+
+_OF_REQUEST = " of the request"
 
 
-def _parse_pod(given: Any, place: str) -> Pod:
-    if not isinstance(given, dict):
-        raise RequestError(f"{place}: expected an object with metadata and spec")
-    kind = given.get("kind") or "Pod"
-    if isinstance(kind, str) and kind in WORKLOAD_KINDS:
-        raise RequestError(f"{place}: {kind!r} is not a Pod: put it into `workloads`")
-    if kind != "Pod":
-        raise RequestError(not_a_pod_message(place, str(kind)[:80]))
-    (pod,) = _load({**given, "kind": "Pod", "apiVersion": "v1"}, place).pods
-    return pod
+def manifests(given: Iterable[Any], noun: Noun, origin: str = "") -> list[RawManifest]:
+    """Return the manifests, each with its number as its place; RequestError for one of another kind."""
+    found = []
+    for number, one in enumerate(given, 1):
+        place = f"{noun} {number}{origin}"
+        if not isinstance(one, Mapping):
+            raise RequestError(f"{place}: expected an object with metadata and spec")
+        kind = one.get("kind") or _KINDS.get(noun, "")
+        found.append(RawManifest(place, kind if isinstance(kind, str) else str(kind)[:80], dict(one)))
+        _CHECKS[noun](found[-1])
+    return found
 
 
-def _load(manifest: dict[str, Any], place: str) -> ClusterObjects:
-    try:
-        return load_cluster(manifest)
-    except ClusterFileError as error:
-        raise RequestError(str(error).replace("cluster: ", f"{place}: ", 1)) from error
+_KINDS = {"pod": "Pod", "claim": "ResourceClaim", "added node": "Node"}
+"""Kind of a manifest that names none."""
+
+
+def _check_pod(one: RawManifest) -> None:
+    if one.kind in WORKLOAD_KINDS:
+        raise RequestError(f"{one.place}: {one.kind!r} is not a Pod: put it into `workloads`")
+    if one.kind != "Pod":
+        raise RequestError(not_a_pod_message(one.place, one.kind))
 
 
 def not_a_pod_message(place: str, kind: str) -> str:
     """Render the error for an object of another kind."""
-    if kind == "ResourceClaimTemplate":
-        return (
-            f"{place}: a simulation creates no claim from a ResourceClaimTemplate: add a ResourceClaim with its spec, "
-            "and name it as resourceClaimName in the pod"
-        )
     return f"{place}: {kind!r} is not a Pod, {', '.join([*API_VERSIONS][:-1])} or {[*API_VERSIONS][-1]}"
 
 
-def _parse_claim(given: Any, place: str) -> ResourceClaim:
-    if not isinstance(given, dict) or given.get("kind", "ResourceClaim") != "ResourceClaim":
-        raise RequestError(f"{place}: expected a ResourceClaim with metadata and spec")
-    claims = _load({"apiVersion": "resource.k8s.io/v1", **given, "kind": "ResourceClaim"}, place).resource_claims
-    if not claims:
-        raise RequestError(f"{place}: apiVersion: must be in group resource.k8s.io, not {given['apiVersion']!r:.100}")
-    return claims[0]
+def _check_claim(one: RawManifest) -> None:
+    """Refuse pods, nodes and workloads, and a known kind of another API; others, like a ConfigMap, are not read."""
+    is_read = key_of_kind(one) is not None and one.kind not in ("Pod", "Node")
+    is_mistaken = one.kind in {*WORKLOAD_KINDS, *map(kind_without_group, KINDS)} or not one.kind[:1].isupper()
+    if is_mistaken and not is_read:
+        given = " ".join(filter(None, (str(one.object.get("apiVersion") or "")[:80], one.kind)))
+        raise RequestError(f"{one.place}: expected a ResourceClaim, or another object that pods need, not {given}")
 
 
-def _parse_workload(given: Any, place: str) -> WorkloadManifest:
-    try:
-        return parse_workload(given)
-    except RequestError as error:
-        raise RequestError(f"{place}: {error}") from error
+def _check_node(one: RawManifest) -> None:
+    if one.kind != "Node":
+        raise RequestError(f"{one.place}: expected a Node with metadata and status.allocatable")
 
 
-def _parse_node(given: Any, place: str) -> Node:
-    if not isinstance(given, dict) or given.get("kind", "Node") != "Node":
-        raise RequestError(f"{place}: expected a Node with metadata and status.allocatable")
-    (node,) = _load({**given, "kind": "Node", "apiVersion": "v1"}, place).nodes
-    return node
+_CHECKS: Mapping[Noun, Callable[[RawManifest], object]] = {
+    "pod": _check_pod,
+    "claim": _check_claim,
+    "workload": check_workload,
+    "added node": _check_node,
+}

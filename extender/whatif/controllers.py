@@ -10,11 +10,12 @@ Rule: nothing is decided here; the snapshot is modified and stays consistent.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, product
+from itertools import count
 from typing import Final
 
 from msgspec.structs import replace
 
+from extender.admission.names import SUFFIX_LENGTH, generated_names
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import ResourceClaim, ResourceClaimStatus
@@ -31,24 +32,10 @@ DAEMON_SET, STATEFUL_SET = "DaemonSet", "StatefulSet"
 MAX_RECREATIONS: Final = 10
 """Maximum number of recreations of a pod: without it, pods that preempt each other in turn would never stop."""
 
-SAFE_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Characters of generated names and of a pod-template-hash (apimachinery/pkg/util/rand, v1.36)."""
-
-_SUFFIX_LENGTH = 5
-
-_MAX_PREFIX_LENGTH = 63 - _SUFFIX_LENGTH
-
 
 def is_of_daemon_set(pod: Pod) -> bool:
     owner = pod.metadata.controller
     return owner is not None and owner.kind == DAEMON_SET
-
-
-def generated_names(prefix: str) -> Iterator[str]:
-    """Yield names of the form that a controller generates."""
-    # In order, not at random: the same request must get the same answer.
-    for suffix in product(SAFE_CHARACTERS, repeat=_SUFFIX_LENGTH):
-        yield prefix[:_MAX_PREFIX_LENGTH] + "".join(suffix)
 
 
 class NameGenerator:
@@ -167,8 +154,8 @@ class Controllers:
         name = old.name
         if owner.kind != STATEFUL_SET:
             # Keep the prefix of the evicted pod's name: pods of a Deployment have the prefix of their ReplicaSet.
-            is_generated = name.startswith(f"{owner.name}-") and len(name) > len(owner.name) + _SUFFIX_LENGTH
-            prefix = name[:-_SUFFIX_LENGTH] if is_generated else f"{owner.name}-"
+            is_generated = name.startswith(f"{owner.name}-") and len(name) > len(owner.name) + SUFFIX_LENGTH
+            prefix = name[:-SUFFIX_LENGTH] if is_generated else f"{owner.name}-"
             name = self.names.next(old.namespace, prefix)
         metadata = ObjectMeta(
             name=name,

@@ -7,7 +7,7 @@ pods regardless of disruption budgets.
 Rule: this module changes nodes and evicts pods; controllers recreate the pods, and scheduling cycles bind them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -16,13 +16,12 @@ from extender.core.framework.plugins.node_unschedulable import CORDON_TAINT
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import Key, key_of
-from extender.k8s.objects import LabelsKey, Pod, PodDisruptionBudget, labels_key
+from extender.k8s.objects import LabelsKey, Node, Pod, PodDisruptionBudget, labels_key
 from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector
 from extender.k8s.well_known import HOSTNAME
 from extender.k8s.workloads import is_mirror, is_recreated
 from extender.report.simulation_schema import BlockedEviction, DrainedNode, RemovedNode
 from extender.whatif.controllers import Controllers, is_of_daemon_set
-from extender.whatif.scenario import AddedNodes
 
 EMPTY_SELECTS_ALL = "Everything"
 """For the eviction API, a budget with an empty selector selects all pods of its namespace."""
@@ -35,13 +34,13 @@ MORE_THAN_ONE_BUDGET = (
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def add_nodes(snapshot: Snapshot, added: Sequence[AddedNodes]) -> list[str]:
-    """Add the nodes and return their names; RequestError for an invalid node."""
+def add_nodes(snapshot: Snapshot, added: Iterable[tuple[Node, int]]) -> list[str]:
+    """Add so many copies of each node and return their names; RequestError for an invalid node."""
     names = []
-    for template in added:
-        for name in _free_names(snapshot, template):
-            labels = {**(template.node.metadata.labels or {}), HOSTNAME: name}  # as the kubelet does
-            node = replace(template.node, metadata=replace(template.node.metadata, name=name, uid="", labels=labels))
+    for template, number in added:
+        for name in _free_names(snapshot, template.metadata.name, number):
+            labels = {**(template.metadata.labels or {}), HOSTNAME: name}  # as the kubelet does
+            node = replace(template, metadata=replace(template.metadata, name=name, uid="", labels=labels))
             try:
                 snapshot.put("Node", node)
             except ValueError as error:
@@ -51,9 +50,8 @@ def add_nodes(snapshot: Snapshot, added: Sequence[AddedNodes]) -> list[str]:
     return names
 
 
-def _free_names(snapshot: Snapshot, template: AddedNodes) -> Iterator[str]:
-    """Yield the template's name if its count is 1 and the name is free, otherwise `name-1`, `name-2` and so on."""
-    base, left = template.node.metadata.name, template.count
+def _free_names(snapshot: Snapshot, base: str, left: int) -> Iterator[str]:
+    """Yield the name itself if one is needed and it is free, otherwise `name-1`, `name-2` and so on."""
     if left == 1 and base not in snapshot.node_row:
         yield base
         return

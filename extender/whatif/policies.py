@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from extender.admission.admit import Admit
 from extender.config import load_config
 from extender.config.preemption import PRESETS, PreemptionSection
 from extender.config.values import suggestion
@@ -61,6 +62,7 @@ def run_simulation(
     scenario: Scenario,
     history: EvictionHistory,
     observer: StepObserver | None = None,
+    server: Admit | None = None,
 ) -> Simulation:
     """Simulate the scenario under one policy. Raises RequestError for a pod that is not admitted.
 
@@ -71,4 +73,6 @@ def run_simulation(
             cluster = Snapshot.build(cluster, policy.scheduler.features)
         except ValueError as error:
             raise ClusterFileError(str(error)) from error
-    return simulate(cluster, policy.scheduler, scenario, history=history, name=policy.name, on_step=observer)
+    return simulate(
+        cluster, policy.scheduler, scenario, history=history, name=policy.name, on_step=observer, server=server
+    )

@@ -8,13 +8,14 @@ Rule: a scenario only holds and checks values; `whatif.simulator` runs it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from extender.admission.admit import AdmissionMode
+from extender.cluster.files.manifests import RawManifest
 from extender.core.scheduling_cycle.schedule_one import Draw, seeded_draw
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
-from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, Pod
-from extender.whatif.workloads import WorkloadManifest
+from extender.whatif.workloads import replicas_of
 
 MAX_UNTIL_FULL_PODS = 10_000
 """Maximum number of copies that a simulation with `until_full` binds."""
@@ -27,7 +28,7 @@ MAX_ADDED = 150_000
 class AddedNodes:
     """Copies of a node to add."""
 
-    node: Node
+    node: RawManifest | Node
     count: int = 1
 
 
@@ -35,10 +36,10 @@ class AddedNodes:
 class Scenario:
     """Changes of nodes, then pods that arrive: nodes are added, cordoned, removed and drained in this order."""
 
-    pods: Sequence[Pod] = ()
+    pods: Sequence[RawManifest | Pod] = ()
     """Pods that arrive, besides pods of `workloads`."""
-    claims: Sequence[ResourceClaim] = ()
-    """Resource claims that the pods name and the cluster lacks."""
+    claims: Sequence[RawManifest] = ()
+    """Objects that the pods need and the cluster lacks: claims, budgets, classes, Services."""
     pending: bool = False
     """Schedule the pending pods of the cluster too."""
     seed: int | None = None
@@ -49,13 +50,17 @@ class Scenario:
     """Nodes that are deleted with their pods."""
     drain: Sequence[str] = ()
     """Nodes that are all cordoned first, then drained one by one."""
-    workloads: Sequence[WorkloadManifest] = ()
+    workloads: Sequence[RawManifest] = ()
     until_full: bool = False
     """Bind copies of the only pod, or further pods of the only workload, until one does not fit."""
     gang: bool = False
     """Bind all pods that arrive, or none."""
     replace_evicted: bool = True
     """Let controllers recreate evicted pods."""
+    admission: AdmissionMode = "local"
+    """What makes of manifests the objects that an API server stores."""
+    strict: bool = False
+    """Refuse unknown fields too, and required fields that are missing and do not change the answer."""
 
     @property
     def changes_nodes(self) -> bool:
@@ -67,8 +72,8 @@ class Scenario:
 
     @property
     def replicas(self) -> int:
-        """Return the number of pods of all workloads."""
-        return sum(one.replicas for one in self.workloads)
+        """Return the number of pods of all workloads but DaemonSets; 0 for a workload that will be refused."""
+        return sum(replicas_of(one) for one in self.workloads)
 
     @property
     def added(self) -> int:
@@ -96,17 +101,14 @@ class Scenario:
         for field, number in (("workloads", 0 if self.until_full else self.replicas), ("addNodes", self.added)):
             if number > MAX_ADDED:
                 raise RequestError(f"{field}: {number} exceed the limit of {MAX_ADDED}")
-        keys = set[object]()
-        for workload in self.workloads:
-            if workload.key in keys:
-                raise RequestError(f"duplicate workload {workload}")
-            keys.add(workload.key)
         if self.until_full and self.gang:
             raise RequestError("untilFull and gang are mutually exclusive")
         if self.gang and not (self.pods or self.workloads):
             raise RequestError("gang: requires pods or workloads")
         if self.until_full and len(self.pods) + len(self.workloads) != 1:
             raise RequestError("untilFull: requires exactly one pod or one workload")
+        if self.until_full and any(one.kind == "DaemonSet" for one in self.workloads):
+            raise RequestError("untilFull: a DaemonSet runs one pod on each node, whatever fits there")
 
     def _check_nodes(self, snapshot: Snapshot) -> None:
         named: dict[str, str] = {}
@@ -119,7 +121,6 @@ class Scenario:
                     raise RequestError(f"{field}: node {name!r} is named {where}")
                 named[name] = field
         for one in self.add_nodes:
+            name = one.node.metadata.name if isinstance(one.node, Node) else one.node.name[1]
             if one.count < 1:
-                raise RequestError(f"addNodes: node {one.node.metadata.name!r}: count must be at least 1")
-            if not one.node.status.allocatable:
-                raise RequestError(f"addNodes: node {one.node.metadata.name!r}: status.allocatable is missing")
+                raise RequestError(f"addNodes: node {name!r}: count must be at least 1")

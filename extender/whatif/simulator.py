@@ -10,10 +10,14 @@ Rule: the caller's snapshot is modified.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 
 from msgspec.structs import replace
 
+from extender.admission.admit import Admit, admission_of
+from extender.admission.findings import Refused
+from extender.cluster.files.manifests import RawManifest
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.profile import KubeScheduler
 from extender.core.scheduling_cycle.schedule_one import schedule_one
@@ -43,12 +47,20 @@ from extender.report.simulation_schema import (
     WorkloadPods,
 )
 from extender.whatif import drain, effects
-from extender.whatif.arrivals import add_arrivals, add_claims, admit_pod, pending_pods
-from extender.whatif.controllers import Controllers, is_of_daemon_set
+from extender.whatif.arrivals import Arrivals, PlannedPod, pending_pods
+from extender.whatif.controllers import DAEMON_SET, Controllers, is_of_daemon_set
+from extender.whatif.daemon_sets import plan_daemon_set
 from extender.whatif.drain import Drain, EvictionAPI
-from extender.whatif.scenario import MAX_UNTIL_FULL_PODS, Scenario
+from extender.whatif.scenario import MAX_ADDED, MAX_UNTIL_FULL_PODS, Scenario
 from extender.whatif.scheduler import Scheduler, Step
-from extender.whatif.workloads import PlannedPod, WorkloadPlan, current_pods, further_pods, plan
+from extender.whatif.workloads import (
+    WorkloadManifest,
+    WorkloadPlan,
+    admitted_workloads,
+    current_pods,
+    further_pods,
+    plan,
+)
 
 NOTHING_TO_SCHEDULE = "nothing to schedule: all replicas exist"
 """Message of a gang without pods."""
@@ -62,19 +74,24 @@ def simulate(
     history: EvictionHistory = NO_HISTORY,
     name: str = "",
     on_step: Callable[[Step], object] | None = None,
+    server: Admit | None = None,
 ) -> Simulation:
     """Simulate the scenario.
 
     Modifies the snapshot, which must be built for `scheduler.features`. `name`: name of the policies in the result.
-    `on_step` is called with every step before its effects, except for the copies of `until_full`. Raises RequestError
-    for a pod, claim or workload that is not admitted, and for an invalid scenario, such as one with a nonexistent node.
+    `on_step` is called with every step before its effects, except for the copies of `until_full`; `server`: dry run of
+    an API server for the admission mode `server`. Raises RequestError for a pod, claim or workload that is not
+    admitted, and for an invalid scenario, such as one with a nonexistent node.
     """
     # 1. Check the scenario while nothing has changed.
     cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
     scenario.check(snapshot)
-    add_claims(snapshot, scenario.claims)
-    run = _Run(snapshot, scheduler, history, scenario, on_step)
-    own = {(pod.metadata.namespace or "default", pod.metadata.name) for pod in scenario.pods}
+    admit = admission_of(scenario.admission, scenario.strict, server)
+    arrivals = Arrivals(snapshot, scenario.admission, admit, scheduler.minor)
+    arrivals.add_objects(scenario.claims)
+    workloads = admitted_workloads(arrivals, scenario.workloads)
+    run = _Run(snapshot, scheduler, history, scenario, arrivals, workloads, on_step)
+    own = set(map(_key_of_arrival, scenario.pods))
     before = [pod for pod in pending_pods(snapshot) if key_of("Pod", pod) not in own] if scenario.pending else []
     # 2. Change the nodes, and try the pending pods on them.
     if scenario.changes_nodes:
@@ -101,10 +118,14 @@ class _Run:
         scheduler: KubeScheduler,
         history: EvictionHistory,
         scenario: Scenario,
+        arrivals: Arrivals,
+        workloads: Sequence[WorkloadManifest],
         on_step: Callable[[Step], object] | None,
     ) -> None:
         self.snapshot = snapshot
         self.scenario = scenario
+        self.arrivals = arrivals
+        self.workloads = workloads
         self.controllers = Controllers(snapshot, recreate=scenario.replace_evicted)
         self.scheduler = Scheduler(snapshot, scheduler, history, scenario.draw, self.controllers)
         self.cycles: list[CycleReport] = []
@@ -114,7 +135,7 @@ class _Run:
         self._added: list[str] = []
         self._removed: list[RemovedNode] = []
         self._drains: list[Drain] = []
-        self._plans: list[WorkloadPlan] = []
+        self._created: list[_CreatedPods] = []
         self._until_full: UntilFull | None = None
         self._gang: Gang | None = None
 
@@ -145,7 +166,9 @@ class _Run:
         """Add, cordon, remove and drain nodes; the pending pods are tried before the first drain."""
         # 1. Save the requests on every node that will change.
         snapshot, scenario = self.snapshot, self.scenario
-        self._added = drain.add_nodes(snapshot, scenario.add_nodes)
+        self._added = drain.add_nodes(
+            snapshot, ((self.arrivals.node(one.node), one.count) for one in scenario.add_nodes)
+        )
         states: dict[NodeState, Sequence[str]] = {
             "added": self._added,
             "cordoned": scenario.cordon,
@@ -181,32 +204,48 @@ class _Run:
 
     def arrive(self, before: Sequence[Pod] = ()) -> list[Pod]:
         """Create all pods of the scenario, schedule them with the pods in `before`, and return the new pods."""
-        created, first = add_arrivals(self.snapshot, self.scenario.pods), list[Pod]()
+        created, first = self.arrivals.add_pods(self.scenario.pods), list[Pod]()
         # One pass for all workloads: a cluster has up to 150,000 pods.
-        current = current_pods(self.snapshot, self.scenario.workloads)
-        for workload in self.scenario.workloads:
-            planned = plan(self.snapshot, workload, current[workload.key], self.controllers.names)
-            self._plans.append(planned)
-            own = [self._admit(one) for one in planned.pods]
+        current = current_pods(self.snapshot, self.workloads)
+        for workload in self.workloads:
+            planned = self._plan(workload, current[workload.key])
+            own, refused = self._create(planned)
+            self._created.append(_CreatedPods(planned, [pod.key for pod in own], refused))
             created += own
             # Pods of an ordered StatefulSet arrive one by one, each once its predecessor runs.
-            if planned.is_ordered:
-                first += self.controllers.create_in_order(own)
-            else:
-                for pod in own:
-                    self.snapshot.put("Pod", pod)
-                first += own
+            first += self.controllers.create_in_order(own) if planned.is_ordered else own
         self.schedule([*before, *created[: len(self.scenario.pods)], *first])
         return created
 
-    def _admit(self, planned: PlannedPod) -> Pod:
-        """Create the volume claims of a workload's pod, and return the pod as the API server would store it."""
-        key = key_of("Pod", planned.pod)
-        if key in self.snapshot.objects.pods:
-            raise RequestError(f"pod {planned.pod.key!r} of a workload already exists, and belongs to another one")
-        for claim in planned.claims:
-            self.snapshot.put("PersistentVolumeClaim", claim)
-        return admit_pod(self.snapshot, planned.pod)
+    def _plan(self, workload: WorkloadManifest, current: Sequence[Pod]) -> WorkloadPlan:
+        names = self.controllers.names
+        if workload.kind != DAEMON_SET:
+            return plan(self.snapshot, workload, current, names)
+        planned = plan_daemon_set(self.snapshot, workload, current, self.arrivals, names, self.scheduler.scheduler)
+        if len(planned.pods) > MAX_ADDED:
+            raise RequestError(f"workloads: {len(planned.pods)} pods exceed the limit of {MAX_ADDED}")
+        return planned
+
+    def _create(self, planned: WorkloadPlan) -> tuple[list[Pod], list[str]]:
+        """Create the planned pods; return them, and why others are refused. Refused if the API server refuses all.
+
+        They are put into the snapshot at once, so that a quota counts them; those of an ordered StatefulSet leave it
+        again, as each is created once its predecessor runs.
+        """
+        created, refused = list[Pod](), list[Refused]()
+        for one in planned.pods:
+            try:
+                pod = self.arrivals.create(one)
+            except Refused as error:
+                refused.append(error)
+                continue
+            created.append(pod)
+            self.snapshot.put("Pod", pod)
+        if refused and not created:
+            raise Refused(f"{planned.workload}: {refused[0]}")
+        for pod in created if planned.is_ordered else ():
+            self.snapshot.remove("Pod", key_of("Pod", pod))
+        return created, list(map(str, refused))
 
     def arrive_as_gang(self) -> None:
         """Bind all arriving pods, or undo everything that was done for them."""
@@ -217,8 +256,9 @@ class _Run:
         usage = dict(self._usage)
         # 2. Let the pods arrive, and check whether all are bound.
         created = self.arrive()
+        refused = [message for one in self._created for message in one.refused]
         failed = [pod.key for pod in created if not self._is_bound(key_of("Pod", pod))]
-        if not failed:
+        if not failed and not refused:
             self._gang = Gang(scheduled=True, pods=len(created), message="" if created else NOTHING_TO_SCHEDULE)
             return
         # 3. Otherwise, restore the cluster, and report each pod's last attempt as one that changed nothing.
@@ -227,10 +267,14 @@ class _Run:
         self.controllers.forget(recreated)
         self.controllers.waiting.clear()
         last = {one.pod: one for one in self.cycles[cycles:]}
-        tried = next((last[pod] for pod in failed if pod in last), None)
-        why = failed[0] if tried is None else f"{tried.pod}: {tried.message}"
-        message = f"{len(failed)} of {len(created)} pods do not fit: {why}"
-        self._gang = Gang(scheduled=False, pods=len(created), message=message)
+        total = len(created) + len(refused)
+        if refused:
+            message = f"{len(refused)} of {total} pods are refused: {refused[0]}"
+        else:
+            tried = next((last[pod] for pod in failed if pod in last), None)
+            why = failed[0] if tried is None else f"{tried.pod}: {tried.message}"
+            message = f"{len(failed)} of {total} pods do not fit: {why}"
+        self._gang = Gang(scheduled=False, pods=total, message=message)
         own = (last[pod.key] for pod in created if pod.key in last)
         self.cycles[cycles:] = [_taken_back(one, message) for one in own]
 
@@ -244,9 +288,15 @@ class _Run:
         """Bind copies of the pod, or pods of the workload, until one does not fit without preemption."""
         # The cycles are not reported: there may be 10,000. No victim is evicted: each eviction would make room for one
         # more copy.
-        scheduler, bound, following = self.scheduler, dict[str, int](), None
-        for number, pod in enumerate(self._copies()):
-            if number == MAX_UNTIL_FULL_PODS:
+        scheduler, bound, following, refusal = self.scheduler, dict[str, int](), None, ""
+        (of, copies), fits = self._copies(), 0
+        while fits < MAX_UNTIL_FULL_PODS:
+            try:
+                pod = next(copies)
+            except Refused as error:  # a quota is full; the first copy is refused for what it is
+                if not fits:
+                    raise
+                refusal = str(error)
                 break
             self.snapshot.put("Pod", pod)
             cycle = schedule_one(self.snapshot, pod, scheduler.scheduler, scheduler.history, scheduler.draw)
@@ -257,28 +307,37 @@ class _Run:
             self._touch(cycle.node)
             effects.bind(self.snapshot, pod, cycle.node, cycle.reservation)
             bound[cycle.node] = bound.get(cycle.node, 0) + 1
+            fits += 1
         self._until_full = UntilFull(
-            pod=str((*self.scenario.workloads, *(one.key for one in self.scenario.pods))[0]),
-            fits=sum(bound.values()),
-            limit_reached=following is None,
+            pod=of,
+            fits=fits,
+            limit_reached=fits == MAX_UNTIL_FULL_PODS,
             nodes=[CopiesOnNode(node=node, pods=pods) for node, pods in sorted(bound.items())],
             next=following,
+            refusal=refusal,
         )
 
-    def _copies(self) -> Iterator[Pod]:
-        for workload in self.scenario.workloads:
+    def _copies(self) -> tuple[str, Iterator[Pod]]:
+        """Return the name of the only workload or pod, and endless pods of it."""
+        for workload in self.workloads:
             current = current_pods(self.snapshot, [workload])[workload.key]
-            yield from map(self._admit, further_pods(self.snapshot, workload, current, self.controllers.names))
-        for template in self.scenario.pods:
-            namespace, name = template.metadata.namespace or "default", template.metadata.name
-            spec = replace(template.spec, node_name="")
-            # The copies share the claims of the original: a simulation has no controller that creates more.
-            status = PodStatus("Pending", resource_claim_statuses=template.status.resource_claim_statuses)
-            for number in count(1):
-                copy = f"{name}-{number}"
-                if (namespace, copy) not in self.snapshot.objects.pods:
-                    own = replace(template.metadata, name=copy, namespace=namespace, uid=f"{namespace}/{copy}")
-                    yield admit_pod(self.snapshot, Pod(replace(own, deletion_timestamp=None), spec, status))
+            further = further_pods(self.snapshot, workload, current, self.controllers.names)
+            return str(workload), map(self.arrivals.create, further)
+        (given,) = self.scenario.pods
+        # A manifest that is copied is admitted itself, too, for the place of its mistakes and for a generated name.
+        pod = given if isinstance(given, Pod) else self.arrivals.typed_pod(given)
+        namespace, name = pod.metadata.namespace or "default", pod.metadata.name
+        numbered = (f"{name}-{number}" for number in count(1))
+        free = (copy for copy in numbered if (namespace, copy) not in self.snapshot.objects.pods)
+        if isinstance(given, RawManifest) and not given.is_stored:
+            return f"{namespace}/{name}", map(self.arrivals.create, _planned_copies(given, namespace, free))
+        # The copies share the claims of the original: it is stored, so its claims exist.
+        status = PodStatus("Pending", resource_claim_statuses=pod.status.resource_claim_statuses)
+        spec = replace(pod.spec, node_name="")
+        own = replace(pod.metadata, namespace=namespace, deletion_timestamp=None)
+        return f"{namespace}/{name}", (
+            Pod(replace(own, name=copy, uid=f"{namespace}/{copy}"), spec, status) for copy in free
+        )
 
     # --- the result ---
 
@@ -317,6 +376,7 @@ class _Run:
             summary=summary,
             replacements=self._replacements(),
             scenario=scenario,
+            admission=self.arrivals.report(),
         )
 
     def _notes(self) -> Iterator[str]:
@@ -354,21 +414,49 @@ class _Run:
             cordoned=list(self.scenario.cordon),
             removed=self._removed,
             drained=[one.report(self.snapshot) for one in self._drains],
-            workloads=[self._workload_pods(one) for one in self._plans],
+            workloads=[self._workload_pods(one) for one in self._created],
             until_full=self._until_full,
             gang=self._gang,
         )
 
-    def _workload_pods(self, planned: WorkloadPlan) -> WorkloadPods:
+    def _workload_pods(self, own: "_CreatedPods") -> WorkloadPods:
         waiting = {pod.key for pods in self.controllers.waiting.values() for pod in pods}
         is_taken_back = self._gang is not None and not self._gang.scheduled
-        keys = [] if is_taken_back else [one.pod.key for one in planned.pods]
+        keys = [] if is_taken_back else own.pods
         return WorkloadPods(
-            workload=str(planned.workload),
-            existing=planned.existing,
+            workload=str(own.plan.workload),
+            existing=own.plan.existing,
             created=[key for key in keys if key not in waiting],
             waiting=[key for key in keys if key in waiting],
+            refused=len(own.refused),
+            refusal=own.refused[0] if own.refused else "",
+            excluded=dict(own.plan.excluded),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _CreatedPods:
+    """The pods that were created for a workload."""
+
+    plan: WorkloadPlan
+    pods: Sequence[str]
+    """Keys of the pods."""
+    refused: Sequence[str]
+    """Messages of the API server for the pods that it refuses."""
+
+
+def _key_of_arrival(one: RawManifest | Pod) -> Key:
+    if isinstance(one, Pod):
+        return one.metadata.namespace or "default", one.metadata.name
+    return one.name
+
+
+def _planned_copies(given: RawManifest, namespace: str, names: Iterable[str]) -> Iterator[PlannedPod]:
+    """Yield copies of a manifest, one for each name."""
+    metadata = {name: value for name, value in (given.object.get("metadata") or {}).items() if name != "generateName"}
+    spec = {name: value for name, value in (given.object.get("spec") or {}).items() if name != "nodeName"}
+    for name in names:
+        yield PlannedPod({"metadata": {**metadata, "name": name, "namespace": namespace}, "spec": spec})
 
 
 # --- taking back ----------------------------------------------------------------------------------------------------

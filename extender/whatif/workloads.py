@@ -1,4 +1,4 @@
-"""Create the pods of Deployments, ReplicaSets, StatefulSets and Jobs, as their controllers do.
+"""Create the pods of workloads, as their controllers do.
 
 Pods get the owner references, labels and names that their controller gives, but the random part of a name counts up.
 A workload that already exists is scaled: its pods count, and only missing pods are created, for a Deployment in the
@@ -9,19 +9,22 @@ Rule: a workload that cannot be created raises an error that names it.
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, islice
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
+from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 from msgspec.structs import replace
 
+from extender.admission.admit import decoded
+from extender.admission.names import SAFE_CHARACTERS
+from extender.cluster.files.manifests import RawManifest
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import (
-    ClaimVolumeSource,
     Int32,
     Labels,
     LabelSelector,
@@ -30,34 +33,36 @@ from extender.k8s.objects import (
     OwnerReference,
     Pod,
     PodSpec,
-    PodStatus,
     Value,
-    Volume,
 )
-from extender.k8s.selectors import SelectorError, compile_label_selector
-from extender.k8s.storage.objects import PersistentVolumeClaim, PhaseStatus
-from extender.k8s.storage.volumes import BETA_CLASS
-from extender.k8s.validation import decode_error_message, validate
-from extender.k8s.well_known import DEFAULT_STORAGE_CLASS
+from extender.k8s.selectors import compile_label_selector
+from extender.k8s.validation import decode_error_message
 from extender.k8s.workloads import TEMPLATE_HASH, ReplicaSet, StatefulSet, Workload, WorkloadSpec, workload_of
-from extender.whatif.controllers import SAFE_CHARACTERS, STATEFUL_SET, NameGenerator
+from extender.whatif.arrivals import NO_CLUSTER, Arrivals, PlannedPod
+from extender.whatif.controllers import DAEMON_SET, STATEFUL_SET, NameGenerator
 
-WorkloadKind = Literal["Deployment", "ReplicaSet", "StatefulSet", "Job"]
+WorkloadKind = Literal[
+    "Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job", "CronJob"
+]
 
 API_VERSIONS: Mapping[str, str] = {
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
+    "ReplicationController": "v1",
     "StatefulSet": "apps/v1",
+    "DaemonSet": "apps/v1",
     "Job": "batch/v1",
+    "CronJob": "batch/v1",
 }
 
 WORKLOAD_KINDS: Final = frozenset(API_VERSIONS)
 
 _POD_NAME, _POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 _JOB_NAME, _JOB_INDEX = "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index"
+_JOB_UID, _REVISION = "batch.kubernetes.io/controller-uid", "controller-revision-hash"
 
 
-class PodTemplate(Value, frozen=True):
+class _PodTemplate(Value, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
@@ -67,17 +72,19 @@ class StatefulSetOrdinals(Value, frozen=True):
 
 
 class WorkloadManifestSpec(Value, frozen=True):
-    """Fields of all four kinds; a manifest sets only fields of its own kind."""
+    """Fields of all kinds; a manifest sets only fields of its own kind."""
 
     replicas: Int32 | None = None
     parallelism: Int32 | None = None
     completions: Int32 | None = None
     completion_mode: str | None = None
     suspend: bool | None = None
-    selector: LabelSelector | None = None
-    template: PodTemplate = PodTemplate()
+    selector: Any = None
+    """A LabelSelector; of a ReplicationController, labels."""
+    template: dict[str, Any] = msgspec.field(default_factory=dict)
+    """The pod template as it is given: admission reads fields that decisions do not."""
     pod_management_policy: str | None = None
-    volume_claim_templates: list[PersistentVolumeClaim] | None = None
+    volume_claim_templates: list[dict[str, Any]] | None = None
     ordinals: StatefulSetOrdinals | None = None
 
 
@@ -92,9 +99,24 @@ class WorkloadManifest(Object, frozen=True, kw_only=True):
         return self.metadata.namespace, self.kind, self.metadata.name
 
     @property
+    def labels(self) -> Labels:
+        """Return the labels of the pod template."""
+        return (self.spec.template.get("metadata") or {}).get("labels") or {}
+
+    @property
+    def label_selector(self) -> LabelSelector | None:
+        """Return the selector of its pods."""
+        given = self.spec.selector
+        if self.kind == "ReplicationController":
+            return LabelSelector(match_labels=given or self.labels)
+        return None if given is None else msgspec.convert(given, LabelSelector)
+
+    @property
     def replicas(self) -> int:
-        """Return the number of pods that run at once."""
+        """Return the number of pods that run at once; of a DaemonSet, that depends on the nodes: 0."""
         spec = self.spec
+        if self.kind == "DaemonSet":
+            return 0
         if self.kind != "Job":
             return 1 if spec.replicas is None else spec.replicas
         if spec.suspend:
@@ -113,13 +135,6 @@ class WorkloadManifest(Object, frozen=True, kw_only=True):
         return f"{self.kind} {self.metadata.namespace}/{self.metadata.name}"
 
 
-class PlannedPod(NamedTuple):
-    """A pod to create, with the volume claims to create for it."""
-
-    pod: Pod
-    claims: tuple[PersistentVolumeClaim, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class WorkloadPlan:
     """The pods that a workload lacks."""
@@ -128,6 +143,8 @@ class WorkloadPlan:
     existing: int
     """Number of replicas that already exist."""
     pods: tuple[PlannedPod, ...]
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Nodes on which a DaemonSet runs no pod -> why."""
 
     @property
     def is_ordered(self) -> bool:
@@ -138,67 +155,117 @@ class WorkloadPlan:
 # --- manifests --------------------------------------------------------------------------------------------------------
 
 
-def parse_workload(given: Any, namespace: str = "default") -> WorkloadManifest:
-    """Parse a manifest from JSON values; `namespace`: the default of a manifest that names none.
-
-    Raises RequestError that names the invalid field.
-    """
-    kind = given.get("kind") if isinstance(given, Mapping) else None
-    version = API_VERSIONS.get(kind) if isinstance(kind, str) else None
-    if version is None or given.get("apiVersion", version) != version:
-        name = str(kind)[:80] if kind is not None else "an object without kind"
-        raise RequestError(f"{name} is not one of {', '.join(f'{v} {k}' for k, v in API_VERSIONS.items())}")
-    try:
-        workload = msgspec.convert(given, WorkloadManifest)
-        for path, one in _validated(workload):
-            try:
-                validate(one)
-            except ValueError as error:
-                raise ValueError(str(error).replace("at $", f"at $.{path}", 1)) from error
-    except (ValueError, RecursionError) as error:
-        raise RequestError(f"{kind}: {decode_error_message(error)}") from error
-    metadata = replace(workload.metadata, namespace=workload.metadata.namespace or namespace)
+def workload_of_manifest(given: Mapping[str, Any]) -> WorkloadManifest:
+    """Return the workload of an admitted manifest; a CronJob's is its Job. ValueError names the invalid field."""
+    if given.get("kind") == "CronJob":
+        given = _job_of(given)
+    workload = msgspec.convert(given, WorkloadManifest)
+    if not workload.metadata.name:
+        raise ValueError("metadata.name is missing")
+    metadata = replace(workload.metadata, namespace=workload.metadata.namespace or "default")
     workload = replace(workload, metadata=metadata)
-    _check(workload)
+    spec = workload.spec
+    start = spec.ordinals.start if spec.ordinals is not None else 0
+    if min(spec.replicas or 0, spec.parallelism or 0, spec.completions or 0, start) < 0:
+        raise ValueError("replicas, parallelism, completions and ordinals must not be negative")
+    # The API server generates the selector of a Job.
+    if workload.kind != "Job":
+        selector = workload.label_selector
+        if selector is None or not compile_label_selector(selector).matches(workload.labels):
+            raise ValueError("spec.selector does not match the labels of spec.template")
     return workload
 
 
-def _validated(workload: WorkloadManifest) -> Iterator[tuple[str, Object]]:
-    template = workload.spec.template
-    yield "spec.template", Pod(template.metadata, template.spec)
-    for number, claim in enumerate(workload.spec.volume_claim_templates or ()):
-        yield f"spec.volumeClaimTemplates[{number}]", claim
+def check_workload(one: RawManifest) -> None:
+    """Raise RequestError for a manifest of another kind or version."""
+    version = API_VERSIONS.get(one.kind)
+    if version is None or one.object.get("apiVersion", version) != version:
+        name = one.kind or "an object without kind"
+        supported = ", ".join(f"{version} {kind}" for kind, version in API_VERSIONS.items())
+        raise RequestError(f"{one.place}: {name} is not one of {supported}")
 
 
-def _check(workload: WorkloadManifest) -> None:
-    """Raise RequestError for a workload that the API server would reject, as far as the simulation depends on it."""
-    spec = workload.spec
-    if not workload.metadata.name:
-        raise RequestError(f"{workload.kind}: metadata.name is missing")
-    start = spec.ordinals.start if spec.ordinals is not None else 0
-    if min(spec.replicas or 0, spec.parallelism or 0, spec.completions or 0, start) < 0:
-        raise RequestError(f"{workload}: replicas, parallelism, completions and ordinals must not be negative")
-    # The API server generates the selector of a Job.
-    if workload.kind == "Job":
-        return
+def replicas_of(arrival: RawManifest) -> int:
+    """Return the number of pods that a workload wants, before it is admitted; 0 if its manifest is invalid."""
     try:
-        selects = spec.selector is not None and compile_label_selector(spec.selector).matches(
-            spec.template.metadata.labels
-        )
-    except SelectorError as error:
-        raise RequestError(f"{workload}: spec.selector: {error}") from error
-    if not selects:
-        raise RequestError(f"{workload}: spec.selector does not match the labels of spec.template")
+        return given_workload(arrival).replicas
+    except RequestError:
+        return 0
+
+
+def given_workload(arrival: RawManifest) -> WorkloadManifest:
+    """Return a workload before it is admitted; RequestError if its manifest is invalid."""
+    manifest = decoded(arrival.kind, arrival.object, NO_CLUSTER)
+    metadata = manifest.get("metadata") or {}
+    # Admission generates a name.
+    name = metadata.get("name") or metadata.get("generateName") or ""
+    return _workload(arrival, {**manifest, "metadata": {**metadata, "name": name}})
+
+
+def admitted_workloads(arrivals: Arrivals, given: Sequence[RawManifest]) -> list[WorkloadManifest]:
+    """Return the workloads as an API server stores them.
+
+    Raises RequestError for a workload that is refused or given twice.
+    """
+    workloads: dict[Workload, WorkloadManifest] = {}
+    for one in given:
+        workload = _workload(one, arrivals.admit_workload(one))
+        if workload.key in workloads:
+            place = f"{one.place}: " if one.place else ""
+            raise RequestError(f"{place}duplicate workload {workload}")
+        workloads[workload.key] = workload
+    return list(workloads.values())
+
+
+def _workload(arrival: RawManifest, manifest: Mapping[str, Any]) -> WorkloadManifest:
+    try:
+        workload = workload_of_manifest({**manifest, "kind": arrival.kind})
+        msgspec.convert(workload.spec.template, _PodTemplate)  # whose hash all pods have
+        return workload
+    except (ValueError, RecursionError) as error:
+        place = f"{arrival.place}: " if arrival.place else ""
+        raise RequestError(f"{place}{arrival.kind}: {decode_error_message(error)}") from error
+
+
+def _job_of(cron_job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Job that the CronJob's controller would create next (cronjob/utils.go getJobFromTemplate2, v1.37)."""
+    given = cron_job.get("metadata") or {}
+    template = (cron_job.get("spec") or {}).get("jobTemplate") or {}
+    # The controller appends the scheduled time in minutes, which is not known.
+    metadata = {
+        **(template.get("metadata") or {}),
+        "name": f"{given.get('name')}-1",
+        "namespace": given.get("namespace"),
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template.get("spec") or {}}
 
 
 # --- pods -------------------------------------------------------------------------------------------------------------
 
 
 def current_pods(snapshot: Snapshot, workloads: Sequence[WorkloadManifest]) -> Mapping[Workload, Sequence[Pod]]:
-    """Return the active pods of each workload, and the succeeded ones of a Job."""
+    """Return the active pods of each workload, and the succeeded ones of a Job.
+
+    A ReplicaSet or ReplicationController adopts matching pods without a controller (controller_ref_manager.go, v1.37).
+    """
     found: dict[Workload, list[Pod]] = {one.key: [] for one in workloads}
+    adopting = [
+        (found[one.key], one.metadata.namespace, compile_label_selector(one.label_selector))
+        for one in workloads
+        if one.kind in ("ReplicaSet", "ReplicationController")
+    ]
     for pod in snapshot.objects.pods.values() if found else ():
         own = found.get(workload_of(pod))
+        if own is None and adopting and pod.metadata.controller is None:
+            metadata = pod.metadata
+            own = next(
+                (
+                    pods
+                    for pods, namespace, selector in adopting
+                    if namespace == metadata.namespace and selector.matches(metadata.labels)
+                ),
+                None,
+            )
         if own is not None and (_succeeded(pod) or (pod.metadata.deletion_timestamp is None and not is_finished(pod))):
             own.append(pod)
     return found
@@ -226,50 +293,61 @@ def further_pods(
     snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod], names: NameGenerator
 ) -> Iterator[PlannedPod]:
     """Yield further pods of the workload endlessly, regardless of its number of replicas."""
-    template = _template_of(snapshot, workload, current)
+    template = template_of(snapshot, workload, current)
     if workload.kind == STATEFUL_SET:
-        yield from _missing_of_stateful_set(snapshot, workload, template, current)
+        yield from _missing_of_stateful_set(workload, template, current)
         return
     for labels in _further_labels(workload, current):
         index = labels.get(_JOB_INDEX)
         prefix = f"{template.owner.name}-" if index is None else f"{template.owner.name}-{index}-"
-        yield PlannedPod(template.pod(names.next(workload.metadata.namespace, prefix), labels))
+        metadata = template.metadata(names.next(workload.metadata.namespace, prefix), labels)
+        yield PlannedPod({"metadata": metadata, "spec": template.spec}, is_like_others=not labels)
 
 
 @dataclass(frozen=True, slots=True)
-class _Template:
+class Template:
     """Fields that all pods of a workload share."""
 
     owner: OwnerReference
     labels: Labels
-    template: PodTemplate
+    template: Mapping[str, Any]
     namespace: str
 
-    def pod(self, name: str, further: Labels) -> Pod:
-        """Return a pod with this name and the `further` labels."""
-        metadata = ObjectMeta(
-            name=name,
-            namespace=self.namespace,
-            uid=f"{self.namespace}/{name}",
-            labels={**self.labels, **further} if further else self.labels,
-            annotations=self.template.metadata.annotations,
-            owner_references=[self.owner],
-        )
-        return Pod(metadata, replace(self.template.spec, node_name=""), PodStatus(phase="Pending"))
+    def metadata(self, name: str, further: Labels) -> dict[str, Any]:
+        """Return the metadata of a pod with this name and the `further` labels."""
+        metadata = {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": {**self.labels, **further},
+            "ownerReferences": [msgspec.to_builtins(self.owner)],
+        }
+        annotations = (self.template.get("metadata") or {}).get("annotations")
+        return metadata | {"annotations": annotations} if annotations else metadata
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The spec of every pod."""
+        spec: dict[str, Any] = self.template.get("spec") or {}
+        return spec
 
 
-def _template_of(snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod]) -> _Template:
+def template_of(snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod]) -> Template:
     """Return the template of the workload's pods, and put their controller into the snapshot."""
     given, template = workload.metadata, workload.spec.template
-    labels = dict(template.metadata.labels or {})
+    labels = dict(workload.labels)
     uid = given.uid or f"{given.namespace}/{workload.kind}/{given.name}"
     owner = OwnerReference(API_VERSIONS[workload.kind], workload.kind, given.name, uid, controller=True)
     if workload.kind == "Deployment":
         owner, labels[TEMPLATE_HASH] = _replica_set_of(workload, current, owner)
     if workload.kind == "Job":
-        labels |= {_JOB_NAME: given.name, "job-name": given.name}
+        label = str(uuid5(NAMESPACE_URL, uid))  # our UIDs are not valid label values
+        labels |= {_JOB_NAME: given.name, "job-name": given.name, _JOB_UID: label, "controller-uid": label}
+    if workload.kind in (STATEFUL_SET, DAEMON_SET):
+        labels[_REVISION] = f"{given.name}-{_hash(workload)}" if workload.kind == STATEFUL_SET else _hash(workload)
+    if workload.kind == DAEMON_SET:
+        labels["pod-template-generation"] = "1"
     _put_controller(snapshot, workload, owner, labels)
-    return _Template(owner, labels, template, given.namespace)
+    return Template(owner, labels, template, given.namespace)
 
 
 def _replica_set_of(
@@ -280,16 +358,20 @@ def _replica_set_of(
         metadata = current[0].metadata
         assert metadata.controller is not None
         return metadata.controller, (metadata.labels or {})[TEMPLATE_HASH]
-    # Any stable hash does: the pod-template-hash only has to be the same for the same template.
-    number = str(zlib.crc32(msgspec.json.encode(workload.spec.template)))
-    text = "".join(SAFE_CHARACTERS[ord(one) % len(SAFE_CHARACTERS)] for one in number)
+    text = _hash(workload)
     name = f"{deployment.name}-{text}"
     return replace(deployment, kind="ReplicaSet", name=name, uid=f"{deployment.uid}/{text}"), text
 
 
+def _hash(workload: WorkloadManifest) -> str:
+    """Return a hash of the pod template: any stable one does, it only has to be the same for the same template."""
+    number = str(zlib.crc32(msgspec.json.encode(msgspec.convert(workload.spec.template, _PodTemplate))))
+    return "".join(SAFE_CHARACTERS[ord(one) % len(SAFE_CHARACTERS)] for one in number)
+
+
 def _put_controller(snapshot: Snapshot, workload: WorkloadManifest, owner: OwnerReference, labels: Labels) -> None:
     """Create the ReplicaSet or StatefulSet, whose selector the default topology spread constraints use."""
-    selector = workload.spec.selector
+    selector = workload.label_selector
     if selector is None or owner.kind not in ("ReplicaSet", STATEFUL_SET):
         return
     if workload.kind == "Deployment":
@@ -323,49 +405,53 @@ def _stateful_set_names(workload: WorkloadManifest) -> Iterator[str]:
 
 
 def _missing_of_stateful_set(
-    snapshot: Snapshot, workload: WorkloadManifest, template: _Template, current: Sequence[Pod]
+    workload: WorkloadManifest, template: Template, current: Sequence[Pod]
 ) -> Iterator[PlannedPod]:
     there = {pod.metadata.name for pod in current}
     templates = workload.spec.volume_claim_templates or ()
+    keys = _label_keys(template.spec)
     for name in _stateful_set_names(workload):
         if name not in there:
-            pod = template.pod(name, {_POD_NAME: name, _POD_INDEX: name.rpartition("-")[2]})
-            claims = [_claim(snapshot, one, pod) for one in templates]
-            lacking = (one for one in claims if key_of("PersistentVolumeClaim", one) not in snapshot.objects.claims)
-            yield PlannedPod(_with_claims(pod, templates, claims), tuple(lacking))
+            further = {_POD_NAME: name, _POD_INDEX: name.rpartition("-")[2]}
+            metadata, claims = (
+                template.metadata(name, further),
+                [_claim(one, name, template.namespace) for one in templates],
+            )
+            spec = _with_claims(template.spec, templates, claims) if claims else template.spec
+            is_like_others = not claims and keys.isdisjoint(further)
+            yield PlannedPod({"metadata": metadata, "spec": spec}, tuple(claims), is_like_others)
 
 
-def _claim(snapshot: Snapshot, template: PersistentVolumeClaim, pod: Pod) -> PersistentVolumeClaim:
-    """Return the volume claim of a StatefulSet's pod, in the StorageClass of its template or the default one."""
-    own, namespace, spec = template.metadata, pod.metadata.namespace, replace(template.spec, volume_name="")
-    if spec.storage_class_name is None and BETA_CLASS not in (own.annotations or {}):
-        spec = replace(spec, storage_class_name=_default_storage_class(snapshot))
-    name = f"{own.name}-{pod.metadata.name}"
-    metadata = replace(own, name=name, namespace=namespace, uid=f"{namespace}/{name}")
-    return PersistentVolumeClaim(metadata, spec, PhaseStatus("Pending"))
+def _label_keys(spec: Mapping[str, Any]) -> set[str]:
+    """Return all label keys by which the pods of one template may get different selectors (matchLabelKeys)."""
+    found = set[str]()
+    affinity = spec.get("affinity") or {}
+    terms = list(spec.get("topologySpreadConstraints") or ())
+    for one in (affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}):
+        terms += one.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        preferred = one.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        terms += [weighted.get("podAffinityTerm") or {} for weighted in preferred]
+    for term in terms:
+        found.update(term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ())
+    return found
 
 
-def _default_storage_class(snapshot: Snapshot) -> str | None:
-    """Return the default StorageClass, the newest if there are several (storage/util GetDefaultClass, v1.36)."""
-    found = [
-        one.metadata
-        for one in snapshot.objects.storage_classes.values()
-        if (one.metadata.annotations or {}).get(DEFAULT_STORAGE_CLASS) == "true"
-    ]
-    # max() returns the first of equals: of equally new classes, the first by name.
-    newest = sorted(found, key=lambda one: one.name)
-    return max(newest, key=lambda one: one.creation_timestamp or "").name if newest else None
+def _claim(template: Mapping[str, Any], pod: str, namespace: str) -> dict[str, Any]:
+    """Return the volume claim of a StatefulSet's pod."""
+    given = template.get("metadata") or {}
+    spec = {name: value for name, value in (template.get("spec") or {}).items() if name != "volumeName"}
+    metadata = {**given, "name": f"{given.get('name')}-{pod}", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
-def _with_claims(pod: Pod, templates: Sequence[PersistentVolumeClaim], claims: Sequence[PersistentVolumeClaim]) -> Pod:
-    """Return the pod with a volume for each claim; it replaces a volume of the same name in the pod template."""
+def _with_claims(
+    spec: Mapping[str, Any], templates: Sequence[Mapping[str, Any]], claims: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the spec with a volume for each claim; it replaces a volume of the same name in the pod template."""
+    names = ((template.get("metadata") or {}).get("name") for template in templates)
     volumes = {
-        template.metadata.name: Volume(
-            name=template.metadata.name, persistent_volume_claim=ClaimVolumeSource(claim.metadata.name)
-        )
-        for template, claim in zip(templates, claims, strict=True)
+        name: {"name": name, "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
+        for name, claim in zip(names, claims, strict=True)
     }
-    if not volumes:
-        return pod
-    others = [one for one in pod.spec.volumes or () if one.name not in volumes]
-    return replace(pod, spec=replace(pod.spec, volumes=[*volumes.values(), *others]))
+    others = [one for one in spec.get("volumes") or () if one.get("name") not in volumes]
+    return {**spec, "volumes": [*volumes.values(), *others]}

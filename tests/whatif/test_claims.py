@@ -5,11 +5,13 @@ import pytest
 
 from extender.core.profile import KubeScheduler, Profile
 from extender.errors import RequestError
-from extender.k8s.devices.objects import ResourceClaim
 from extender.whatif.scenario import Scenario
 from extender.whatif.simulator import simulate
-from tests.builders import JSON, built, cluster, incoming, node, pod, thing, typed
+from tests.builders import JSON, built, cluster, incoming, node, pod, thing, typed, written
 from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
+
+TEMPLATE = thing("ResourceClaimTemplate", "t", namespace="default", spec={"spec": claim("x", request())["spec"]})
+OF_TEMPLATE: JSON = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
 
 
 def here(*others: JSON, nodes: dict | None = None, count: int = 2):
@@ -108,16 +110,34 @@ def test_a_claim_that_was_created_for_a_pod_goes_with_it():
     assert ("default", "weak-gpu") not in snapshot.objects.resource_claims
 
 
-def test_a_claim_of_a_template_that_is_not_created_is_said_with_what_to_do():
-    snapshot = here()
-    result = run(snapshot, incoming("a", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}]))
+@pytest.mark.parametrize(
+    ("others", "hint"),
+    [
+        (
+            [],
+            "no ResourceClaimTemplate t to create a claim from: put it beside a new pod, or put a ResourceClaim with ",
+        ),
+        ([TEMPLATE], "claims of ResourceClaimTemplate t are created for new pods only: put a ResourceClaim with its "),
+    ],
+    ids=["no template", "stored pod"],
+)
+def test_a_claim_of_a_template_that_is_not_created_is_said_with_what_to_do(others, hint):
+    result = run(here(*others), incoming("a", **OF_TEMPLATE))
     (cycle,) = result.cycles
     assert cycle.outcome == "Skipped"
     assert cycle.message == 'not tried: pod "default/a": ResourceClaim not created yet'
-    assert cycle.hint == (
-        "a simulation creates no claim from ResourceClaimTemplate t: put a ResourceClaim with its spec beside the pod, "
-        "and name it as resourceClaimName of the pod's claim gpu"
-    )
+    assert cycle.hint is not None
+    assert cycle.hint.startswith(hint)
+
+
+def test_a_new_pod_gets_a_claim_from_its_template():
+    new = written(pod("a", **OF_TEMPLATE))
+    for snapshot, beside in ((here(TEMPLATE), []), (here(), [written(TEMPLATE)])):
+        result = simulate(snapshot, KubeScheduler(), Scenario([new, written(pod("b", **OF_TEMPLATE))], claims=beside))
+        assert devices_of(result) == ["a n1 a-gpu-1 new: n1/gpu-0", "b n2 b-gpu-2 new: n2/gpu-0"]
+        owner = snapshot.objects.resource_claims["default", "a-gpu-1"].metadata.controller
+        assert owner is not None
+        assert (owner.kind, owner.name) == ("Pod", "a")
 
 
 def test_a_claim_that_does_not_exist_is_said_without_a_hint():
@@ -159,7 +179,7 @@ def test_a_claim_that_nobody_uses_is_deallocated_where_its_pod_does_not_fit():
 
 
 def test_a_claim_comes_with_its_pod():
-    mine = msgspec.convert(claim("mine", request()), ResourceClaim)
+    mine = written(claim("mine", request()))
     assert devices_of(run(here(), incoming("a", **using_claims("mine")), claims=[mine])) == ["a n1 mine new: n1/gpu-0"]
 
 
@@ -173,25 +193,25 @@ def test_a_claim_comes_with_its_pod():
     ids=["no mode", "no count", "alternative"],
 )
 def test_a_claim_as_a_person_writes_it_asks_for_one_device(asked):
-    mine = msgspec.convert(claim("mine", asked), ResourceClaim)
+    mine = written(claim("mine", asked))
     assert devices_of(run(here(), incoming("a", **using_claims("mine")), claims=[mine])) == ["a n1 mine new: n1/gpu-0"]
 
 
 def test_a_claim_that_asks_for_all_devices_has_no_count():
     asked = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
-    mine = msgspec.convert(claim("mine", asked), ResourceClaim)
+    mine = written(claim("mine", asked))
     result = run(here(), incoming("a", **using_claims("mine")), claims=[mine])
     assert devices_of(result) == ["a n1 mine new: n1/gpu-0 n1/gpu-1"]
 
 
 def test_two_claims_of_one_name_are_refused():
-    mine = msgspec.convert(claim("mine", request()), ResourceClaim)
-    with pytest.raises(RequestError, match="duplicate resource claim 'default/mine'"):
+    mine = written(claim("mine", request()))
+    with pytest.raises(RequestError, match="duplicate ResourceClaim 'default/mine'"):
         run(here(), incoming("a", **using_claims("mine")), claims=[mine, mine])
 
 
 def test_a_claim_that_comes_with_a_pod_does_not_replace_an_allocated_one():
-    mine = msgspec.convert(claim("mine", request()), ResourceClaim)
+    mine = written(claim("mine", request()))
     snapshot = here(claim("mine", request(), allocated=[("n1", "gpu-0")], node="n1"))
     with pytest.raises(RequestError, match="resource claim 'default/mine' already exists and is allocated"):
         run(snapshot, incoming("a", **using_claims("mine")), claims=[mine])

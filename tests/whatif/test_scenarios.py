@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 
+import extender
 from extender.core.profile import KubeScheduler
 from extender.errors import RequestError
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta
 from extender.whatif import scenario as scenarios
 from extender.whatif.scenario import AddedNodes, Scenario
 from extender.whatif.simulator import simulate
-from extender.whatif.workloads import parse_workload
-from tests.builders import JSON, budget, built, cluster, incoming, node, pod, snapshot, typed
+from tests.builders import JSON, budget, built, cluster, incoming, node, pod, raw, snapshot, typed
 from tests.whatif.steps import steps
 
 READY: JSON = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -65,10 +65,12 @@ def returned(result):
 def workload(kind="Deployment", name="web", cpu="1", labels=None, **spec):
     """A workload; `template` and so on in `spec` replace what is filled in."""
     labels = labels or {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": pod("x", cpu)["spec"]}
-    given = {"template": template} | ({} if kind == "Job" else {"selector": {"matchLabels": labels}}) | spec
-    version = "batch/v1" if kind == "Job" else "apps/v1"
-    return parse_workload({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": given})
+    is_job = kind == "Job"
+    pod_spec = pod("x", cpu)["spec"] | ({"restartPolicy": "Never"} if is_job else {})
+    template = {"metadata": {"labels": labels}, "spec": pod_spec}
+    given = {"template": template} | ({} if is_job else {"selector": {"matchLabels": labels}}) | spec
+    version = "batch/v1" if is_job else "apps/v1"
+    return raw({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": given})
 
 
 # --- nodes --------------------------------------------------------------------------------------------------------
@@ -453,7 +455,8 @@ def test_a_stateful_set_creates_its_volume_claims_in_the_default_class():
         }
         for name in ("fast", "slow")
     ]
-    template = {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    template = {"metadata": {"name": "data"}, "spec": spec}
     here = built(cluster({node("n1"): []}, others=classes))
     given = workload("StatefulSet", "db", replicas=2, volumeClaimTemplates=[template])
     assert steps(run(here, workloads=[given])) == ["db-0 Scheduled n1", "db-1 Scheduled n1"]
@@ -468,33 +471,37 @@ def test_a_stateful_set_creates_its_volume_claims_in_the_default_class():
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (7, "an object without kind is not one of apps/v1 Deployment, apps/v1 ReplicaSet"),
-        ({"kind": "DaemonSet"}, "DaemonSet is not one of"),
+        ({"metadata": {"name": "x"}}, "an object without kind is not one of apps/v1 Deployment, apps/v1 ReplicaSet"),
+        ({"kind": "Rollout"}, "Rollout is not one of"),
         ({"kind": ["Job"]}, "['Job'] is not one of"),
         ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}, "Job is not one of"),
-        ({"kind": "Job"}, "Job: object missing required field metadata"),
-        ({"kind": "Job", "metadata": {}}, "Job: metadata.name is missing"),
+        ({"kind": "Job"}, "Job is invalid: metadata.name: Required value: name or generateName is required"),
+        ({"kind": "Job", "metadata": {}}, "Job is invalid: metadata.name: Required value"),
         (
             {"kind": "Job", "metadata": {"name": "x"}, "spec": {"parallelism": -1}},
-            "Job default/x: replicas, parallelism, completions and ordinals must not be negative",
+            "spec.parallelism: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            {"kind": "Job", "metadata": {"name": "x"}, "spec": {"template": {"spec": pod("p")["spec"]}}},
+            'Job x is invalid: spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"',
         ),
         (
             {"kind": "Deployment", "metadata": {"name": "x"}},
-            "Deployment default/x: spec.selector does not match the labels of spec.template",
+            "spec.selector: Required value; spec.template.metadata.labels: Invalid value: {}",
         ),
         (
             {"kind": "Deployment", "metadata": {"name": "x"}, "spec": {"replicas": "3"}},
-            "Deployment: expected int | null, got str at $.spec.replicas",
+            'Deployment x is invalid: spec.replicas: expected an integer, got "3"',
         ),
         (
             {"kind": "Job", "metadata": {"name": "x"}, "spec": {"template": pod("p", cpu="x")}},
-            "at $.spec.template.spec.containers",
+            "spec.template.spec.containers[0].resources.requests[cpu]: 'x' is not a quantity",
         ),
     ],
 )
 def test_a_workload_that_cannot_be_created_is_refused(given, problem):
     with pytest.raises(RequestError) as refused:
-        parse_workload(given)
+        extender.simulate(cluster({node("n1"): []}), workloads=[given])
     assert problem in str(refused.value)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+import extender
 from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import EvictionHistory
@@ -12,7 +13,7 @@ from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import MINUTE
 from extender.whatif.scenario import Scenario
 from extender.whatif.simulator import simulate
-from tests.builders import JSON, budget, built, cluster, incoming, node, placed, pod, snapshot, thing, typed
+from tests.builders import JSON, budget, built, cluster, incoming, node, placed, pod, raw, snapshot, thing, typed
 from tests.whatif.steps import steps
 
 LEAVING: JSON = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
@@ -359,7 +360,7 @@ def arrive(arriving, nodes=None, others=CLASSES, unread=()):
     objects = load_cluster(cluster(nodes or {node("n1"): []}, others=others))
     fields = {name: getattr(objects, name) for name in objects.__struct_fields__} | {"unreadable_tables": unread}
     here = Snapshot.build(ClusterObjects(**fields))
-    return here, simulate(here, KubeScheduler(), Scenario([typed(arriving)]))
+    return here, simulate(here, KubeScheduler(), Scenario([raw(arriving)]))
 
 
 def manifest(**spec):
@@ -370,7 +371,7 @@ def manifest(**spec):
     ("spec", "priority"),
     [
         pytest.param({"priorityClassName": "high"}, 7000, id="of its class"),
-        pytest.param({"priorityClassName": "high", "priority": 3}, 3, id="its own, if it has one"),
+        pytest.param({"priorityClassName": "high", "priority": 7000}, 7000, id="of its class, given too"),
         pytest.param({"priorityClassName": "system-node-critical"}, 2_000_001_000, id="of a class of every cluster"),
         pytest.param({}, 0, id="none"),
     ],
@@ -389,8 +390,16 @@ def test_an_arrival_without_a_class_has_the_lowest_global_default():
     here, result = arrive(manifest(), others=CLASSES + defaults)
     spec = here.objects.pods["default", "new"].spec
     assert (result.cycles[0].priority, spec.priority_class_name) == (900, "default")
-    here, _ = arrive(manifest(priority=3), others=defaults)
-    assert here.objects.pods["default", "new"].priority == 3
+    with pytest.raises(RequestError, match=r"the integer value of priority \(3\) must not be provided in pod spec"):
+        arrive(manifest(priority=3), others=defaults)
+
+
+def test_a_stored_arrival_keeps_its_priority():
+    """Its class may have had another value then."""
+    stored = manifest(priorityClassName="high", priority=3)
+    stored["metadata"]["uid"] = "uid-new"
+    here, result = arrive(stored)
+    assert (result.cycles[0].priority, here.objects.pods["default", "new"].priority) == (3, 3)
 
 
 def test_an_arrival_has_the_preemption_policy_of_its_class():
@@ -405,10 +414,10 @@ def test_an_arrival_requests_its_limits_where_it_requests_nothing_else():
 
 
 def test_a_class_that_is_not_there_or_may_not_be_read_is_an_error():
-    with pytest.raises(RequestError, match=r"pod 'default/new': no PriorityClass with name 'none' was found"):
+    with pytest.raises(RequestError, match="Pod new is forbidden: no PriorityClass with name none was found"):
         arrive(manifest(priorityClassName="none"))
     with pytest.raises(
-        RequestError, match=r"pod 'default/new': no permission to list PriorityClasses, so spec.priority must be set"
+        RequestError, match=r"Pod new is forbidden: no permission to list PriorityClasses, so spec.priority must be set"
     ):
         arrive(manifest(priorityClassName="none"), unread=("priority_classes",))
 
@@ -537,3 +546,15 @@ def test_time_stands_still_at_the_given_time():
     young = incoming("new", metadata={"creationTimestamp": "1970-01-01T00:00:00Z"})
     assert run(snapshot(TWO_NODES), young, profile=profile, history=EvictionHistory(MINUTE - 1)).summary.evicted == 0
     assert run(snapshot(TWO_NODES), young, profile=profile, history=EvictionHistory(MINUTE)).summary.evicted == 1
+
+
+def test_a_pod_with_a_uid_and_without_a_priority_has_that_of_its_class():
+    classes = [{"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 7000}]
+    here = built(cluster({node("n1"): [pod("low", cpu="4", priority=1)]}, others=classes))
+    one = {
+        "metadata": {"name": "a", "uid": "1"},
+        "spec": {"priorityClassName": "urgent", "containers": [{"name": "c"}]},
+    }
+    found = extender.simulate(here, [one])
+    assert found.cycles[0].priority == 7000
+    assert extender.simulate(here, [one], admission="none").cycles[0].priority == 0

@@ -13,7 +13,6 @@ import typer
 from extender.cli import options
 from extender.cli.http_client import DEFAULT_ADMIN_URL
 from extender.utilities.hosts import is_loopback
-from extender.utilities.text import join_names
 from extender.version import __version__
 
 if TYPE_CHECKING:  # the server loads slowly: imported only when needed
@@ -26,9 +25,6 @@ if TYPE_CHECKING:  # the server loads slowly: imported only when needed
     from extender.server.settings import ConfigFile
 
 log = logging.getLogger(__name__)
-
-MAX_LISTED_KINDS = 50
-"""Maximum number of ignored kinds that the banner names."""
 
 EXAMPLE_POD = {
     "metadata": {"name": "cart-9", "namespace": "shop", "uid": "cart-9"},
@@ -195,11 +191,9 @@ def startup_banner(
             where = "" if admin == DEFAULT_ADMIN_URL else f" --url {admin}"
             lines.append(f"try: extender explain shop/cart-9{where}   (example calls about this pod were already made)")
         return "\n".join(lines)
-    lines.append(f"cluster: {source.path}: {objects}")
-    if source.report and source.report.skipped_kinds:
-        skipped = sorted(source.report.skipped_kinds.items())
-        kinds = [f"{count} {kind}" for kind, count in skipped]
-        lines.append(f"ignored, not used by any decision: {join_names(kinds, MAX_LISTED_KINDS)}")
+    lines.append(f"cluster: {source.place}: {objects}")
+    if source.report is not None:
+        lines += source.report.notes()
     if not cache.snapshot().nodes:
         lines.append("warning: the cluster has no nodes, so every call that names a node will be refused")
     return "\n".join(lines)

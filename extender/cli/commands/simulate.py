@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only wh
     from rich.text import Text
 
     from extender.cluster.apiserver.client import ApiServer
+    from extender.cluster.files.manifests import FileAdmission
     from extender.config import Configuration
     from extender.core.profile import KubeScheduler
     from extender.k8s.kinds import ClusterObjects
@@ -38,8 +39,8 @@ def simulate(
         typer.Option(
             "--pod",
             metavar="FILE",
-            help="Manifest of pods, Deployments, StatefulSets, ReplicaSets or Jobs to schedule, with their "
-            "ResourceClaims; - is standard input. Repeatable.",
+            help="Manifest of pods or workloads to schedule, with the claims, budgets and classes that they need; - is "
+            "standard input. Repeatable.",
         ),
     ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Schedule the pending pods of the cluster.")] = False,
@@ -102,6 +103,8 @@ def simulate(
             help="Compare two versions of kube-scheduler, such as 1.33 1.36: what an upgrade would change.",
         ),
     ] = None,
+    admission: options.AdmissionOption = "local",
+    strict: options.StrictOption = False,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -137,7 +140,7 @@ def simulate(
 
     See docs/simulate.md, docs/scheduler.md and docs/policies.md.
     """
-    from extender.cli.sources.arrivals import read_arrivals, read_nodes
+    from extender.cli.sources.arrivals import dry_run_of, print_passed_over, read_arrivals, read_nodes
     from extender.cli.sources.cluster import connect_api_server, namespace_of
     from extender.core.eviction_history import EvictionHistory
     from extender.whatif.policies import CONFIGURED, preset_policy, run_simulation
@@ -160,9 +163,11 @@ def simulate(
     ]
     api = connect_api_server(settings[0])
     arrivals = read_arrivals(pod or (), namespace_of(api))
+    print_passed_over(arrivals.passed_over)
+    server = dry_run_of(admission, api, strict)
     scenario = Scenario(
         pods=arrivals.pods,
-        claims=arrivals.claims,
+        claims=arrivals.others,
         pending=pending,
         seed=seed,
         drain=tuple(drain or ()),
@@ -173,13 +178,15 @@ def simulate(
         until_full=until_full,
         gang=gang,
         replace_evicted=not no_replacements,
+        admission=admission,
+        strict=strict,
     )
-    objects, schedulers = _read_cluster(settings, api, timeout, no_color)
+    objects, schedulers = _read_cluster(settings, api, timeout, no_color, "none" if admission == "none" else "local")
     names = compare or (preset or CONFIGURED,)
     policies = [preset_policy(scheduler, name) for scheduler in schedulers for name in names]
     history = EvictionHistory(time.time_ns())
     with _progress(objects, scenario, len(policies), no_color) as watch:
-        results = [run_simulation(objects, policy, scenario, history, watch) for policy in policies]
+        results = [run_simulation(objects, policy, scenario, history, watch, server) for policy in policies]
     _print_results(results, output, no_color, by_version=compare_versions is not None)
 
 
@@ -225,7 +232,11 @@ def _print(found: T, render: "Callable[[T], Iterator[Text]]", output: str, no_co
 
 
 def _read_cluster(
-    settings: "Sequence[Configuration]", api: "ApiServer | None", timeout: float, no_color: bool
+    settings: "Sequence[Configuration]",
+    api: "ApiServer | None",
+    timeout: float,
+    no_color: bool,
+    admission: "FileAdmission",
 ) -> "tuple[ClusterObjects, list[KubeScheduler]]":
     """Return the objects of the cluster, and the kube-scheduler of each configuration.
 
@@ -236,7 +247,7 @@ def _read_cluster(
 
     for one in settings:
         load_kube_scheduler(one)  # a mistake is reported before a cluster is read
-    objects, found = read_cluster_once(settings[0], api, timeout, no_color)
+    objects, found = read_cluster_once(settings[0], api, timeout, no_color, admission)
     return objects, [load_kube_scheduler(one, found) for one in settings]
 
 

@@ -3,7 +3,8 @@
 Rule: a live cluster is only read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,6 +17,7 @@ from extender.errors import ClusterFileError, printable_json
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only when needed
     from extender.cli.sources.why_source import Read, ReportTarget
     from extender.cluster.apiserver.client import ApiServer
+    from extender.cluster.files.manifests import FileAdmission
     from extender.config import Configuration
     from extender.report.pod_schema import Diagnosis
 
@@ -33,12 +35,13 @@ def why(
         str | None,
         typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod; default: that of the context."),
     ] = None,
-    file: Annotated[
-        str | None,
+    files: Annotated[
+        list[str] | None,
         typer.Option(
             "--pod",
             metavar="FILE",
-            help="Manifest of a pod that does not exist yet, with its ResourceClaims; - is standard input.",
+            help="Manifest of a pod or a workload that does not exist yet, with the claims, budgets and classes that "
+            "it needs; - is standard input. Of a workload, its first pod is explained.",
         ),
     ] = None,
     node: Annotated[
@@ -51,6 +54,8 @@ def why(
     wait_timeout: Annotated[
         float, typer.Option("--wait-timeout", metavar="SECONDS", min=0, help="Time limit of --wait.")
     ] = 300,
+    admission: options.AdmissionOption = "local",
+    strict: options.StrictOption = False,
     cluster: options.ClusterOption = None,
     example: Annotated[
         bool, typer.Option("--example", help="Use the example cluster that ships with the package.")
@@ -82,21 +87,25 @@ def why(
       extender why shop/cart-9 --wait --wait-timeout 600
 
     The exit code is 0 if the pod fits or has its node, 1 if it does not fit, 3 if it fits after a preemption, 4 if
-    kube-scheduler does not try it, a plugin that is not evaluated here decides or the pod does not exist, and 2 if the
-    cluster cannot be read.
+    kube-scheduler does not try it, a plugin that is not evaluated here or another extender decides, or the pod does not
+    exist, and 2 if the cluster cannot be read.
 
     See docs/why.md and docs/reasons.md.
     """
+    from extender.admission.admit import admission_of
+    from extender.cli.sources.arrivals import dry_run_of
     from extender.cli.sources.cluster import connect_api_server, namespace_of
     from extender.report.pod_schema import EXIT_CODES
 
-    if (pod is None) == (file is None):
+    if (pod is None) == (not files):
         raise typer.BadParameter("specify a pod, or a manifest with --pod FILE")
     if example and (cluster, kubeconfig, context) != (None, None, None):
         raise typer.BadParameter("--example cannot be combined with another cluster")
     if cluster is not None and (kubeconfig is not None or context is not None):
         raise typer.BadParameter("--cluster cannot be combined with a live cluster")
     named = None if pod is None else _named_pod(pod, namespace)
+    if named is not None and (strict or admission == "server"):
+        raise typer.BadParameter("applies to --pod", param_hint="--strict" if strict else "--admission=server")
     overrides = options.scheduler_options(scheduler_config, scheduler_version)
     settings = options.read_configuration(
         config, overrides | options.cluster_options(cluster, False, kubeconfig, context)
@@ -107,8 +116,12 @@ def why(
     if wait and (example or settings.cluster.source == "files"):
         raise typer.BadParameter("needs a live cluster", param_hint="--wait")
     api = None if example else connect_api_server(settings)
-    target = named or _read_manifest(file or "", namespace, namespace_of(api))
-    read = _reader(settings, api, target, timeout=timeout, no_color=no_color, example=example)
+    target = named or _read_manifest(files or [], namespace, namespace_of(api))
+    if target.manifests is not None:
+        admit = admission_of(admission, strict, dry_run_of(admission, api, strict))
+        target = replace(target, admission=admission, admit=admit)
+    of_files: FileAdmission = "none" if admission == "none" else "local"
+    read = _reader(settings, api, target, of_files, timeout=timeout, no_color=no_color, example=example)
     diagnose = partial(_diagnose, read, node, set())
     found = diagnose()
     if wait:
@@ -132,47 +145,49 @@ def _named_pod(pod: str, namespace: str | None) -> "ReportTarget":
     return ReportTarget(namespace=before or namespace or "", name=name)
 
 
-def _read_manifest(file: str, namespace: str | None, default: str) -> "ReportTarget":
-    """Read a pod and its resource claims; ExtenderError if the file holds anything else, or not exactly one pod.
+def _read_manifest(files: Sequence[str], namespace: str | None, default: str) -> "ReportTarget":
+    """Read a pod or a workload and what it needs; ExtenderError unless the files hold exactly one of them.
 
     As with kubectl, a manifest without a namespace is in `namespace`, or else in `default`, the context's namespace.
     """
-    from extender.cli.sources.manifest_file import other_kinds, read_manifest
+    from extender.cli.sources.arrivals import print_passed_over, read_arrivals
+    from extender.cli.sources.manifest_file import shown_name
     from extender.cli.sources.why_source import ReportTarget
 
-    name, report = read_manifest(file, namespace or default)
-    for kind in other_kinds(report, ("pods", "resource_claims")):
-        raise ClusterFileError(f"{name}: holds a {kind}: only one Pod is read, with its ResourceClaims")
-    objects = report.objects
-    if len(objects.pods) != 1:
-        raise ClusterFileError(f"{name}: holds {len(objects.pods)} pods: specify a file with one")
-    pod = objects.pods[0]
-    if namespace and pod.metadata.namespace != namespace:
-        raise typer.BadParameter(f"namespace {namespace} contradicts {pod.key}", param_hint="--namespace")
-    return ReportTarget(pod.metadata.namespace, pod.metadata.name, pod, objects.resource_claims)
+    found = read_arrivals(files, namespace or default)
+    print_passed_over(found.passed_over)
+    explained = [*found.pods, *found.workloads]
+    if len(explained) != 1:
+        number = f"{len(found.pods)} pods and {len(found.workloads)} workloads"
+        names = ", ".join(map(shown_name, files))
+        raise ClusterFileError(f"{names}: holds {number}: specify a file with one, or use extender simulate")
+    given, name = explained[0].name
+    if namespace and given != namespace:
+        raise typer.BadParameter(f"namespace {namespace} contradicts {given}/{name}", param_hint="--namespace")
+    return ReportTarget(given, name, found)
 
 
 def _reader(
     settings: "Configuration",
     api: "ApiServer | None",
     target: "ReportTarget",
+    admission: "FileAdmission",
     *,
     timeout: float,
     no_color: bool,
     example: bool,
 ) -> "Read":
     """Return the function that reads the cluster; each call reads a live cluster again, on the same connection."""
+    from extender.cli.sources.cluster import read_cluster_files
     from extender.cli.sources.why_source import read_file, read_live
-    from extender.cluster.files.manifests import example_cluster, load_cluster
+    from extender.cluster.files.manifests import example_cluster
     from extender.config.scheduler.load import load_kube_scheduler
 
     load_kube_scheduler(settings)  # report a mistake in the configuration before the cluster is read
     if example:
         return lambda: read_file(example_cluster(), settings, target)
     if api is None:
-        path = settings.cluster.path
-        assert path is not None
-        return lambda: read_file(load_cluster(path), settings, target)
+        return lambda: read_file(read_cluster_files(settings, admission), settings, target)
     return lambda: read_live(api, settings, target, timeout=timeout, no_color=no_color)
 
 
@@ -180,7 +195,7 @@ def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
     """Read the cluster and diagnose the pod; each warning is printed once."""
     from extender.cli import logs
     from extender.core.eviction_history import EvictionHistory
-    from extender.report.diagnose import diagnose, not_found, with_history
+    from extender.report.diagnose import diagnose, not_found, with_admission, with_history
 
     cluster = read()
     for warning in cluster.warnings:
@@ -191,7 +206,7 @@ def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
         found = not_found(cluster.snapshot, cluster.namespace, cluster.name, cluster.scheduler)
     else:
         found = diagnose(cluster.snapshot, cluster.pod, cluster.scheduler, EvictionHistory(time_ns()), node)
-    return with_history(found, cluster.history)
+    return with_admission(with_history(found, cluster.history), cluster.admission)
 
 
 # --- --wait -----------------------------------------------------------------------------------------------------------
@@ -235,7 +250,7 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
 def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all: bool, no_color: bool) -> None:
     """Print the diagnosis; JSON and YAML include only `one_node`, or with `show_all` every node."""
     import msgspec
-    from msgspec.structs import replace
+    from msgspec.structs import replace as replaced
 
     if output in ("text", "wide"):
         from extender.cli.output import tables, why_text
@@ -244,7 +259,7 @@ def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all
         tables.print_parts(parts, tables.new_console(no_color))
         return
     nodes = [node for node in found.nodes if show_all or node.name == one_node]
-    shown = msgspec.to_builtins(replace(found, nodes=nodes))
+    shown = msgspec.to_builtins(replaced(found, nodes=nodes))
     if output == "yaml":
         import yaml
 

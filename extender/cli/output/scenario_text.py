@@ -45,7 +45,8 @@ def _describe_until_full(found: UntilFull) -> str:
     fit = f"{found.fits} more of {found.pod} {'fits' if found.fits == 1 else 'fit'}"
     if found.limit_reached:
         return f"{fit}; the limit of a simulation was reached, and more may fit"
-    return f"{fit}; the next one: {found.next.message}" if found.next is not None else fit
+    stop = found.next.message if found.next is not None else found.refusal
+    return f"{fit}; the next one: {stop}" if stop else fit
 
 
 def _describe_gang(found: Gang) -> str:
@@ -67,14 +68,27 @@ def _tables(found: ScenarioReport) -> Iterator[list[Text]]:
     left = [(node.node, node.lost) for node in found.drained] + [(node.node, node.lost) for node in found.removed]
     lost = [(pod, node) for node, pods in left for pod in pods]
     workloads = [
-        (one.workload, *(str(count) for count in (one.existing, len(one.created), len(one.waiting))))
+        (one.workload, *(str(count) for count in (one.existing, len(one.created), len(one.waiting), one.refused)))
         for one in found.workloads
     ]
-    yield summary_table(("WORKLOAD", "EXISTING", "CREATED", "WAITING"), workloads)
+    yield summary_table(("WORKLOAD", "EXISTING", "CREATED", "WAITING", "REFUSED"), workloads)
+    refused = [(one.workload, str(one.refused), one.refusal) for one in found.workloads if one.refused]
+    yield summary_table(("REFUSED PODS OF", "PODS", "MESSAGE"), refused)
+    yield summary_table(("DOES NOT RUN ON", "DAEMONSET", "REASON"), _excluded(found))
     yield summary_table(("FITS ON", "PODS"), copies)
     yield summary_table(("NODE", "STATE", "EVICTED", "IGNORED", "BLOCKED", "LOST"), _evictions(found))
     yield summary_table(("BLOCKED", "NODE", "BUDGETS", "MESSAGE"), blocked)
     yield summary_table(("LOST", "NODE"), lost)
+
+
+def _excluded(found: ScenarioReport) -> Iterator[TextRow]:
+    """Yield a row per reason why a DaemonSet runs no pod on nodes, with the first of them."""
+    for one in found.workloads:
+        nodes: dict[str, list[str]] = {}
+        for node, reason in one.excluded.items():
+            nodes.setdefault(reason, []).append(node)
+        for reason, alike in nodes.items():
+            yield join_names(alike, MAX_SUMMARY_ROWS), one.workload.partition(" ")[2], reason
 
 
 def _evictions(found: ScenarioReport) -> Iterator[TextRow]:

@@ -12,6 +12,7 @@ from extender.cli.output.simulation_events import event_rows
 from extender.cli.output.tables import TextRow, format_table, separated, summary_table
 from extender.errors import printable
 from extender.report.simulation_schema import Comparison, NodeUsage, PendingPod, PodOutcome, Simulation
+from extender.report.wording import describe_admission
 from extender.utilities.text import join_names, pluralize
 from extender.whatif.comparison import VersionComparison, pod_outcomes, value_of
 
@@ -37,7 +38,9 @@ def _summary_blocks(result: Simulation) -> Iterator[list[Text]]:
         f"kube-scheduler {result.release}, {printable(result.version_source)})",
         style="bold",
     )
-    yield [counts, *(Text(f"note: {printable(note)}", style="dim") for note in result.notes)]
+    admission = [] if result.admission is None else describe_admission(result.admission)
+    notes = [*(f"admission: {one}" for one in admission), *(f"note: {one}" for one in result.notes)]
+    yield [counts, *(Text(printable(note), style="dim") for note in notes)]
     victims = (
         (one.pod, str(one.priority), one.node, one.preemptor, ", ".join(one.budgets) or NONE) for one in result.evicted
     )

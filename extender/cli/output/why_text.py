@@ -23,7 +23,7 @@ from extender.cluster.list.pod_history import PodHistory
 from extender.core.framework.status import cut_message
 from extender.report.diagnose import evicted_sentence
 from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome
-from extender.report.wording import STATUS_CODES, VERDICT_STYLES
+from extender.report.wording import STATUS_CODES, VERDICT_STYLES, describe_admission
 from extender.utilities.text import join_names, pluralize
 
 MAX_EXAMPLES = 3
@@ -79,7 +79,9 @@ def _facts(found: Diagnosis) -> RenderableType:
         "not evaluated": f"{left_out}: kube-scheduler may decide otherwise" if left_out else "",
     }
     grid = Table.grid(padding=(0, 2))
-    for name, value in (*rows.items(), *(("note", note) for note in found.notes)):
+    admission = [] if found.admission is None else describe_admission(found.admission)
+    further = [*(("admission", one) for one in admission), *(("note", note) for note in found.notes)]
+    for name, value in (*rows.items(), *further):
         if value:
             grid.add_row(Text(name, style="dim"), text(value))
     return indented(grid)

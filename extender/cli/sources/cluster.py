@@ -1,5 +1,6 @@
 """The cluster of a command: from a file, the example, or an API server that is watched or read once."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from extender.cli.sources.read_progress import reading_progress
 if TYPE_CHECKING:  # the API client loads slowly: imported only to read a live cluster
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.cache.cache import ClusterCache
+    from extender.cluster.files.manifests import FileAdmission
     from extender.config import Configuration
     from extender.k8s.kinds import ClusterObjects, ObjectTables
     from extender.k8s.version.found import FoundVersion
@@ -34,6 +36,7 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
     from extender.cluster.files.manifests import example_cluster
     from extender.cluster.files.source import FileSource
     from extender.cluster.watch.source import KubernetesSource
+    from extender.config.scheduler.load import load_kube_scheduler
     from extender.server.observability.cache_status import NO_SOURCE
 
     cluster = settings.cluster
@@ -50,24 +53,27 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
     if cluster.path is None:
         cache.replace(example_cluster())
         return NO_SOURCE
-    source = FileSource(Path(cluster.path), cache, cluster.reload_interval)
+    paths = [Path(path) for path in cluster.paths]
+    source = FileSource(paths, cache, cluster.reload_interval, scheduler_of=partial(load_kube_scheduler, settings))
     source.load()
     return source
 
 
 def read_cluster_once(
-    settings: "Configuration", api: "ApiServer | None", timeout: float, no_color: bool = False
+    settings: "Configuration",
+    api: "ApiServer | None",
+    timeout: float,
+    no_color: bool = False,
+    admission: "FileAdmission" = "local",
 ) -> "tuple[ClusterObjects, FoundVersion | None]":
-    """Return the cluster and the kube-scheduler version found in it; reads a file if `api` is None.
+    """Return the cluster and the kube-scheduler version found in it; reads files if `api` is None.
 
     A live cluster is listed once, within `timeout` seconds; warnings and progress are printed.
     """
-    from extender.cluster.files.manifests import example_cluster, load_cluster
     from extender.k8s.version.found import version_of_pods
 
     if api is None:
-        path = settings.cluster.path
-        objects = example_cluster() if path is None else load_cluster(path)
+        objects = read_cluster_files(settings, admission)
         return objects, version_of_pods(objects.pods)
     from extender.cluster.list.read import read_cluster
 
@@ -76,6 +82,21 @@ def read_cluster_once(
     for warning in found.warnings:
         logs.print_message(warning)
     return found.objects, found.found
+
+
+def read_cluster_files(settings: "Configuration", admission: "FileAdmission" = "local") -> "ClusterObjects":
+    """Return the cluster of files, folders or standard input, or the example; prints what of the files is not read."""
+    from extender.cli.sources.manifest_file import read_contents
+    from extender.cluster.files.manifests import example_cluster, parse_files
+    from extender.config.scheduler.load import load_kube_scheduler
+
+    if settings.cluster.path is None:
+        return example_cluster()
+    contents = read_contents(settings.cluster.paths)
+    report = parse_files(contents, admission=admission, scheduler_of=partial(load_kube_scheduler, settings))
+    for note in report.notes():
+        logs.print_message(note)
+    return report.objects
 
 
 def count_objects(objects: "ClusterObjects | ObjectTables") -> str:

@@ -1,41 +1,48 @@
-"""Manifest files named on the command line; - is standard input."""
+"""Files named on the command line, which may be standard input (`-`) or a FIFO such as that of `<(…)`."""
 
 import sys
-import tempfile
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from extender.errors import ClusterFileError
+
 if TYPE_CHECKING:
-    from extender.cluster.files.manifests import LoadReport
+    from extender.cluster.files.manifests import RawManifest
+    from extender.cluster.files.reading import Contents
+
+STANDARD_INPUT = "standard input"
 
 
-def read_manifest(file: str, namespace: str = "default", keep: Collection[str] = ()) -> "tuple[str, LoadReport]":
-    """Return the file's name and its objects, read by `read_cluster`; ClusterFileError for an invalid file."""
-    from extender.cluster.files.manifests import read_cluster
+def read_manifests(files: Sequence[str]) -> "list[RawManifest]":
+    """Return the objects of the files, undecoded and in order; ClusterFileError for a file that cannot be read."""
+    from extender.cluster.files.manifests import read_manifests
 
-    with _readable_path(file) as path:
-        return path.name, read_cluster(path, keep, namespace)
-
-
-def other_kinds(report: "LoadReport", fields: Collection[str]) -> Iterator[str]:
-    """Yield the kinds of objects outside the given fields of ClusterObjects."""
-    from extender.k8s.kinds import KINDS
-
-    yield from (kind for kind, one in KINDS.items() if one.field not in fields and getattr(report.objects, one.field))
-    yield from report.skipped_kinds
+    return [one for file in files for one in read_manifests(read_contents([file]).files)]
 
 
-@contextmanager
-def _readable_path(file: str) -> Iterator[Path]:
-    """Yield a path to read; standard input is copied to a temporary file."""
-    from extender.cluster.files.manifests import MAX_BYTES
+def shown_name(file: str) -> str:
+    """Return the name by which messages call a file."""
+    return STANDARD_INPUT if file == "-" else Path(file).name
 
-    if file != "-":
-        yield Path(file)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "stdin.yaml")
-        path.write_bytes(sys.stdin.buffer.read(MAX_BYTES + 1))  # one more, so that a larger input is rejected
-        yield path
+
+def read_contents(paths: Sequence[str]) -> "Contents":
+    """Read standard input (`-`), FIFOs, files and folders; ClusterFileError if one cannot be read."""
+    from extender.cluster.files.manifests import read_files
+    from extender.cluster.files.reading import Contents, read_stream
+
+    contents = Contents()
+    for path in paths:
+        if not path:  # Path("") is the working directory
+            raise ClusterFileError("the name of a file is empty")
+        if path == "-":
+            data = read_stream(STANDARD_INPUT, sys.stdin.buffer)
+            if not data:
+                raise ClusterFileError(f"{STANDARD_INPUT}: is empty; only one file can be -")
+            contents.files[STANDARD_INPUT] = data
+        elif Path(path).is_fifo():
+            with open(path, "rb") as stream:
+                contents.files[path] = read_stream(path, stream)
+    # Together, so that names are unique and the limits hold for all of them.
+    regular = [Path(path) for path in paths if path != "-" and path not in contents.files]
+    return read_files(regular, contents)

@@ -3,20 +3,26 @@
 Rule: a live cluster is only read.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
+from extender.admission.admit import AdmissionMode, Admit, admit
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError
-from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
-from extender.whatif.arrivals import add_arrivals, add_claims
+from extender.k8s.version.features import DEFAULT_FEATURES
+from extender.report.simulation_schema import AdmissionReport
+from extender.whatif.arrivals import Arrivals, decode
+from extender.whatif.controllers import DAEMON_SET, NameGenerator
+from extender.whatif.daemon_sets import daemon_spec
+from extender.whatif.workloads import admitted_workloads, current_pods, further_pods, given_workload
 
 if TYPE_CHECKING:
+    from extender.cli.sources.arrivals import ManifestFiles
     from extender.cluster.apiserver.client import ApiServer
     from extender.config import Configuration
 
@@ -28,10 +34,10 @@ class ReportTarget:
     namespace: str
     """Namespace; empty for that of the kubeconfig's context, or of the pod that this process runs in."""
     name: str
-    manifest: Pod | None = None
-    """The pod, if it does not exist yet."""
-    claims: Sequence[ResourceClaim] = ()
-    """Resource claims of the manifest."""
+    manifests: "ManifestFiles | None" = None
+    """The pod or workload and what it needs, if it does not exist yet."""
+    admission: AdmissionMode = "local"
+    admit: Admit = field(default=admit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,8 @@ class PodCluster:
     scheduler: KubeScheduler
     history: PodHistory | None = None
     warnings: Sequence[str] = ()
+    admission: AdmissionReport | None = None
+    """What admission made of the manifest."""
 
 
 Read = Callable[[], PodCluster]
@@ -59,7 +67,10 @@ def read_file(objects: ClusterObjects, settings: "Configuration", target: Report
 
     scheduler = load_kube_scheduler(settings, version_of_pods(objects.pods))
     snapshot, namespace = _snapshot(objects, scheduler), target.namespace or "default"
-    pod = _arrived(snapshot, target) or snapshot.objects.pods.get((namespace, target.name))
+    if target.manifests is not None:
+        arrived, report = _arrived(snapshot, target, target.manifests, scheduler)
+        return PodCluster(namespace, target.name, snapshot, arrived, scheduler, admission=report)
+    pod = snapshot.objects.pods.get((namespace, target.name))
     return PodCluster(namespace, target.name, snapshot, pod, scheduler)
 
 
@@ -72,17 +83,23 @@ def read_live(
     from extender.config.scheduler.load import load_kube_scheduler
 
     namespace = target.namespace or api.namespace
+    manifest = None if target.manifests is None else _preview(target.manifests)
+    # What admission reads is read only for what is admitted here: not for a manifest of a stored pod.
+    is_new = manifest is not None and target.admission == "local" and not manifest["metadata"].get("uid")
     with reading_progress(no_color) as on_progress:
         found = read_for_pod(
             api,
-            target.manifest or (namespace, target.name),
+            (namespace, target.name) if manifest is None else cast(Pod, decode("Pod", manifest)),
             lambda version: load_kube_scheduler(settings, version),
             timeout=timeout,
             on_progress=on_progress,
+            manifest=manifest if is_new else None,
         )
     snapshot = _snapshot(found.objects, found.scheduler)
-    pod = _arrived(snapshot, target) or found.pod
-    return PodCluster(namespace, target.name, snapshot, pod, found.scheduler, found.history, found.warnings)
+    pod, report = found.pod, None
+    if target.manifests is not None:
+        pod, report = _arrived(snapshot, target, target.manifests, found.scheduler)
+    return PodCluster(namespace, target.name, snapshot, pod, found.scheduler, found.history, found.warnings, report)
 
 
 def _snapshot(objects: ClusterObjects, scheduler: KubeScheduler) -> Snapshot:
@@ -92,9 +109,29 @@ def _snapshot(objects: ClusterObjects, scheduler: KubeScheduler) -> Snapshot:
         raise ClusterFileError(str(error)) from error
 
 
-def _arrived(snapshot: Snapshot, target: ReportTarget) -> Pod | None:
-    """Return the pod of the manifest as the API server would store it, with its claims; None without a manifest."""
-    if target.manifest is None:
-        return None
-    add_claims(snapshot, target.claims)
-    return add_arrivals(snapshot, [target.manifest])[0]
+def _preview(given: "ManifestFiles") -> Mapping[str, Any]:
+    """Return the manifest of the pod, to know which kinds its verdict depends on."""
+    if given.pods:
+        return given.pods[0].object
+    workload = given_workload(given.workloads[0])
+    blank = Snapshot(DEFAULT_FEATURES)
+    return next(further_pods(blank, workload, (), NameGenerator(blank))).manifest
+
+
+def _arrived(
+    snapshot: Snapshot, target: ReportTarget, given: "ManifestFiles", scheduler: KubeScheduler
+) -> tuple[Pod, AdmissionReport | None]:
+    """Return the pod of the manifest, or the first pod of the workload, as an API server stores it, with its claims."""
+    arrivals = Arrivals(snapshot, target.admission, target.admit, scheduler.minor)
+    arrivals.add_objects(given.others)
+    if given.pods:
+        return arrivals.add_pods(given.pods)[0], arrivals.report()
+    (workload,) = admitted_workloads(arrivals, given.workloads)
+    current, names = current_pods(snapshot, [workload])[workload.key], NameGenerator(snapshot)
+    planned = next(further_pods(snapshot, workload, current, names))
+    if workload.kind == DAEMON_SET:
+        planned = planned._replace(manifest={**planned.manifest, "spec": daemon_spec(planned.manifest["spec"])})
+    pod = arrivals.create(planned)
+    snapshot.put("Pod", pod)
+    snapshot.refresh_layout()
+    return pod, arrivals.report()

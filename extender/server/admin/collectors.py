@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.watch.state import Phase
 from extender.errors import NotReady
-from extender.k8s.kinds import KINDS
+from extender.k8s.kinds import ADMISSION_KINDS, KINDS
 from extender.server.context import Lifecycle, ServerContext
 from extender.server.observability.cache_status import ClusterSource
 from extender.server.observability.log_writer import installed_handler
@@ -79,7 +79,8 @@ def cache_metrics(cache: ClusterCache, source: ClusterSource) -> Iterator[Metric
         len(cache.assumed),
     )
     reflectors = source.reflector_statuses()
-    kinds = [one.kind for one in reflectors] or KINDS
+    # No decision reads the kinds of admission: they have no series of their own, and raise no alert about staleness.
+    kinds = [kind for kind in [one.kind for one in reflectors] or KINDS if kind not in ADMISSION_KINDS]
     try:
         tables = cache.mutable_snapshot().objects
         counts = {kind: len(tables.of(kind)) for kind in kinds}
@@ -90,7 +91,7 @@ def cache_metrics(cache: ClusterCache, source: ClusterSource) -> Iterator[Metric
         return
     # A kind that cannot be listed has an age that only grows, and would raise an alert about staleness.
     readable = (one for one in reflectors if one.phase not in ("forbidden", "absent"))
-    ages = {one.kind: one.age for one in readable if one.age is not None}
+    ages = {one.kind: one.age for one in readable if one.age is not None and one.kind in kinds}
     yield _gauge("cache_age_seconds", "Seconds since the last list, event or bookmark of this kind.", ages, "kind")
     phases = Counter(one.phase for one in reflectors)
     yield _gauge(

@@ -29,6 +29,9 @@ MAX_ADDED_NODES = 1000
 MAX_DISPLACED_PODS = 10_000
 """Maximum number of pods on the nodes that one request removes and drains."""
 
+MAX_DAEMON_PODS = 10_000
+"""Maximum number of pods of one request's DaemonSets, if they run on every node."""
+
 SIMULATION_TIMEOUT_SECONDS = 60.0
 """Time limit of one simulation, or of two that are compared."""
 
@@ -77,11 +80,14 @@ def _check_limits(cluster: ClusterObjects | Snapshot, scenario: Scenario) -> Non
     waiting = cluster.pods_without_row() if isinstance(cluster, Snapshot) else cluster.pods
     pods = len(scenario.pods) + (sum(not pod.spec.node_name for pod in waiting) if scenario.pending else 0)
     pods += 0 if scenario.until_full else scenario.replicas
+    nodes = len(cluster.nodes) + scenario.added
+    daemon_sets = sum(one.kind == "DaemonSet" for one in scenario.workloads)
     for number, what, limit in (
         (pods, "pods", MAX_SIMULATED_PODS),
         (len(scenario.claims), "claims", MAX_SIMULATED_PODS),
         (len(scenario.workloads), "workloads", MAX_SIMULATED_PODS),
         (scenario.added, "added nodes", MAX_ADDED_NODES),
+        (daemon_sets * nodes, "pods of DaemonSets", MAX_DAEMON_PODS),
         (scenario.displaced_pods(cluster), "pods on removed and drained nodes", MAX_DISPLACED_PODS),
     ):
         if number > limit:

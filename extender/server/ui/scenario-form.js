@@ -3,10 +3,10 @@
 
 import { el } from "./dom.js";
 
-const WORKLOADS = new Set(["Deployment", "StatefulSet", "ReplicaSet", "Job"]);
+const WORKLOADS = new Set(["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job", "CronJob"]);
 
 /** Return the key of the body of POST /simulate that takes an object of this kind. */
-export const bodyKey = ({ kind }) => (kind === "ResourceClaim" ? "claims" : WORKLOADS.has(kind) ? "workloads" : "pods");
+export const bodyKey = ({ kind = "Pod" }) => (kind === "Pod" ? "pods" : WORKLOADS.has(kind) ? "workloads" : "claims");
 
 /**
  * Return the `fields`, the keys of the `body()` that they set, and `changesNodes()`. `parse`: text -> nodes, or an Error.

@@ -9,6 +9,7 @@ export function scenarioResult({ scenario, replacements = [] }, heading) {
   const { added = [], cordoned = [], removed = [], drained = [], workloads = [], untilFull = null, gang = null } = scenario ?? {};
   const blocked = drained.flatMap((one) => one.blocked.map((pod) => ({ ...pod, node: one.node })));
   const lost = [...drained, ...removed].flatMap((one) => one.lost.map((pod) => [pod, one.node]));
+  const excluded = workloads.flatMap((one) => Object.entries(one.excluded ?? {}).map(([node, why]) => [node, one.workload, why]));
   const touched = [
     ...drained.map((one) => [one.node, drainState(one), one.evicted, one.ignored, one.blocked, one.lost]),
     ...removed.map((one) => [one.node, "removed", one.deleted, [], [], one.lost]),
@@ -24,8 +25,10 @@ export function scenarioResult({ scenario, replacements = [] }, heading) {
     blocked.length ? section("Evictions that stay blocked", ["Pod", "Node", "Budgets", "Message"], blocked,
       (one) => [name(one.pod), name(one.node), names(one.budgets), one.message], "pods", heading) : null,
     lost.length ? section("Pods that do not come back", ["Pod", "Node"], lost, (one) => one.map((each) => name(each)), "pods", heading) : null,
-    workloads.length ? section("Workloads", ["Workload", "Existing", "Created", "Waiting"], workloads,
-      (one) => [name(one.workload), one.existing, one.created.length, one.waiting.length], "workloads", heading) : null,
+    workloads.length ? section("Workloads", ["Workload", "Existing", "Created", "Waiting", "Refused", "Message"], workloads,
+      (one) => [name(one.workload), one.existing, one.created.length, one.waiting.length, one.refused, one.refusal], "workloads", heading) : null,
+    excluded.length ? section("Nodes without a pod of a DaemonSet", ["Node", "Workload", "Reason"], excluded,
+      ([node, workload, reason]) => [name(node), name(workload), reason], "nodes", heading) : null,
     replacements.length ? section("Replacements", ["Replacement", "Of", "Cause", "From", "To"], replacements,
       (one) => [name(one.pod), one.of === one.pod ? "the same name" : name(one.of), evictionCause(one.cause), name(one.oldNode), one.node ? name(one.node) : el("span", { class: "bad" }, "stays pending")], "pods", heading) : null,
   ];
@@ -37,9 +40,9 @@ const MAX_NAMES = 8;
 
 const names = (several) => joined(several.map((one) => name(one)), MAX_NAMES);
 
-function untilFullText({ pod, fits, limitReached, next }) {
+function untilFullText({ pod, fits, limitReached, next, refusal }) {
   const found = [el("strong", {}, `${fits.toLocaleString("en")} more`), " of ", name(pod), fits === 1 ? " fits" : " fit"];
-  return limitReached ? [found, ": the limit of a simulation was reached, and more may fit"] : [found, next?.message ? ["; the next one: ", next.message] : null];
+  return limitReached ? [found, ": the limit of a simulation was reached, and more may fit"] : [found, next?.message || refusal ? ["; the next one: ", next?.message || refusal] : null];
 }
 
 function gangText({ scheduled, pods, message }) {

@@ -4,7 +4,7 @@ import { usageBars } from "./bars.js";
 import { el, name, scrolling, table } from "./dom.js";
 import { scenarioResult } from "./scenario-result.js";
 import { slices } from "./slices.js";
-import { claimAllocation, count, cycleOutcome, joined } from "./words.js";
+import { admissionSentences, claimAllocation, count, cycleOutcome, joined } from "./words.js";
 
 /** Return the result of one simulation, or of two side by side below a table of their differences. */
 export function simulationResult(answer) {
@@ -39,6 +39,7 @@ function simulation(result, level) {
   return [
     el("p", { class: "sum" }, [`${summary.scheduled ?? 0} scheduled`, `${summary.pending ?? 0} pending`, summary.skipped ? `${summary.skipped} skipped` : null,
       `${summary.evicted ?? 0} preempted`, summary.pdbViolations ? `${count(summary.pdbViolations, "PDB violation")}` : "no PDB violations"].filter(Boolean).join(" · ")),
+    (result.admission ? admissionSentences(result.admission) : []).map((one) => el("p", { class: "muted" }, `admission: ${one}`)),
     notes.map((note) => el("p", { class: "muted" }, `note: ${note}`)),
     scenarioResult(result, heading),
     cycles.length ? [heading("Scheduling cycles"), list, more.line] : null,

@@ -55,7 +55,7 @@ export function createWhatIf() {
     const note = el("p", { id: "pod-note", class: "muted" });
     form = el("form", { id: "what-if-form", novalidate: true, onsubmit: (event) => (event.preventDefault(), submit({ text, preset, other, pending, scenario, button, error, result })) },
       el("label", { class: "block" }, "Pod, as JSON", text),
-      el("p", { id: "pod-help", class: "muted" }, "One pod, an array or a List, also of Deployments, StatefulSets, ReplicaSets and Jobs, with the ResourceClaims that the pods name and the cluster lacks. ", HOW_TO_GET_JSON, " YAML is not supported here."),
+      el("p", { id: "pod-help", class: "muted" }, "One pod, an array or a List, also of workloads, with claims, budgets, classes and Services that the cluster lacks. ", HOW_TO_GET_JSON, " YAML is not supported here."),
       note, scenario.fields,
       el("div", { class: "filters" },
         el("label", {}, "Policies ", preset), el("label", {}, "Compare with ", other),

@@ -24,6 +24,14 @@ export const cycleOutcome = (outcome) => wording.cycleOutcomes[outcome] ?? outco
 export const evictionCause = (cause) => wording.evictionCauses[cause] ?? cause;
 export const claimAllocation = (allocation) => wording.claimAllocations[allocation] ?? allocation;
 
+/** What admission made of the manifests, one sentence each. */
+export const admissionSentences = (found) => [
+  wording.admissionModes[found.mode].replace("{version}", found.version),
+  ...Object.entries(wording.admissionFindings)
+    .filter(([key]) => found[key]?.length)
+    .map(([key, words]) => words + joined(found[key], 10).flat(3).join("")),
+];
+
 export const count = (number, noun, plural = `${noun}s`) =>
   `${number.toLocaleString("en")} ${number === 1 ? noun : plural}`;
 
