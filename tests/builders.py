@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from extender.cluster.files.manifests import load_cluster
+from extender.cluster.files.manifests import ManifestSource, RawManifest, load_cluster
 from extender.core.engine import PreemptDecision
 from extender.core.evaluation import Evaluation
 from extender.core.profile import UPSTREAM
@@ -21,6 +21,7 @@ from extender.core.snapshot.arrays import PodAmounts
 from extender.core.snapshot.node_layout import NodeLayout, RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate
+from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
 
@@ -137,10 +138,19 @@ def cluster(
     namespaces: Iterable[JSON] = (),
     others: Iterable[JSON] = (),
 ) -> JSON:
-    """A List; `waiting` are pods without a node, `others` any other objects. The given pods are not changed."""
+    """A List as an API server has stored it; `waiting` are pods without a node, `others` any other objects.
+
+    The given objects are not changed.
+    """
     running = [placed(pod, node.name) for node, pods in nodes.items() for pod in pods]
     items = [*namespaces, *(node.raw for node in nodes), *running, *waiting, *budgets, *others]
-    return {"apiVersion": "v1", "kind": "List", "items": items}
+    return {"apiVersion": "v1", "kind": "List", "items": [with_uid(one) for one in items]}
+
+
+def with_uid(one: JSON) -> JSON:
+    """The object as one that an API server has stored."""
+    about = one["metadata"]
+    return one if about.get("uid") else one | {"metadata": about | {"uid": f"uid-{one['kind']}-{about['name']}"}}
 
 
 def thing(kind: str, name: str, *, namespace: str = "", metadata: Mapping[str, Any] | None = None, **rest: Any) -> JSON:
@@ -170,7 +180,12 @@ def drop_messages(decision: PreemptDecision) -> dict[str, str]:
 
 
 def built(cluster: JSON, features: Features = DEFAULT_FEATURES) -> Snapshot:
-    return Snapshot.build(load_cluster(cluster), features)
+    return Snapshot.build(stored_cluster(cluster), features)
+
+
+def stored_cluster(cluster: ManifestSource) -> ClusterObjects:
+    """Return the objects as they are: they stand for what an API server has stored, also without a UID."""
+    return load_cluster(cluster, admission="none")
 
 
 def candidates_sent_by_kube_scheduler(
@@ -193,6 +208,17 @@ def candidates_sent_by_kube_scheduler(
 
 def typed(pod: JSON) -> Pod:
     return msgspec.convert(pod, Pod)
+
+
+def raw(one: JSON, place: str = "") -> RawManifest:
+    """Return the object as it was read; one with a UID has been stored by an API server."""
+    return RawManifest(place, str(one.get("kind", "")), one)
+
+
+def written(one: JSON, place: str = "") -> RawManifest:
+    """Return the object as a person writes it, whose UID and status an API server sets."""
+    about = {key: value for key, value in one["metadata"].items() if key != "uid"}
+    return raw({key: value for key, value in one.items() if key != "status"} | {"metadata": about}, place)
 
 
 def taken_of_one_node(takes: Sequence[Sequence[int]]) -> RankedDemand:

@@ -9,7 +9,7 @@ import extender
 from extender.core.profile import PreemptionPolicy
 from extender.errors import ConfigError, RequestError, UnknownScheduler
 from extender.k8s.version.features import Features
-from tests.builders import cluster, incoming, node, pod
+from tests.builders import cluster, incoming, node, pod, typed
 
 PACKING = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -73,7 +73,7 @@ def test_a_patch_may_carry_a_change_of_a_later_minor_back():
 def test_a_snapshot_is_built_again_for_another_version():
     here = cluster({node("n1", cpu="4"): [RESIZED]})
     snapshot = extender.Snapshot.build(extender.load_cluster(here))
-    assert extender.evaluate(snapshot, incoming("new", cpu="3")).context.snapshot is snapshot
+    assert extender.evaluate(snapshot, typed(incoming("new", cpu="3"))).context.snapshot is snapshot
     assert feasible(snapshot, incoming("new", cpu="3")) == 0
     assert feasible(snapshot, incoming("new", cpu="3"), version="1.32") == 1
     old = extender.Snapshot.build(extender.load_cluster(here), Features.of(32))
@@ -160,7 +160,8 @@ def test_a_scenario_is_simulated():
     result = extender.simulate(here, add_nodes=[(new, 1)], drain=["n1"])
     assert [(one.pod, one.node) for one in result.replacements] == [("default/web-bbbbb", "new")]
     assert extender.simulate(here, add_nodes=[(new, 1)], drain=["n1"], replace_evicted=False).replacements == []
-    job = {"kind": "Job", "metadata": {"name": "x"}, "spec": {"template": {"spec": incoming()["spec"]}}}
+    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}], "restartPolicy": "Never"}
+    job = {"kind": "Job", "metadata": {"name": "x"}, "spec": {"template": {"spec": spec}}}
     filled = extender.simulate(here, workloads=[job], remove_nodes=["n1"], add_nodes=[(new, 2)], until_full=True)
     assert filled.scenario is not None
     assert filled.scenario.until_full is not None

@@ -122,8 +122,9 @@ def test_H5_a_simulation_that_takes_too_much_memory_ends_and_not_the_service(mon
 def test_H5_a_scenario_that_multiplies_its_body_ends_and_not_the_service(monkeypatch, tmp_path):
     """The labels of an Indexed Job are those of its template and an index of their own, pod by pod."""
     patch_service(monkeypatch, tmp_path, LITTLE_MEMORY)
-    template = {"metadata": {"labels": {f"key-{number}": "x" for number in range(10_000)}}, "spec": pod("p")["spec"]}
-    spec = {"parallelism": 1000, "completionMode": "Indexed", "template": template}
+    labels, pod_spec = {f"key-{number}": "x" for number in range(10_000)}, pod("p")["spec"] | {"restartPolicy": "Never"}
+    template = {"metadata": {"labels": labels}, "spec": pod_spec}
+    spec = {"parallelism": 1000, "completions": 1000, "completionMode": "Indexed", "template": template}
     job = {"kind": "Job", "metadata": {"name": "job"}, "spec": spec}
     with service() as process:
         status, error, _ = simulated(process, json.dumps({"workloads": [job]}).encode())

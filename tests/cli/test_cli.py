@@ -103,7 +103,7 @@ def test_config_check_compares_the_entry_of_kube_scheduler_with_ours(tmp_path):
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "the default configuration: valid",
-        f"{path}: read; kube-scheduler itself validates it",
+        f"{path}: read",
         "kube-scheduler 1.33; profiles: default-scheduler",
         (
             f"error: {path}:10: extenders[0].httpTimeout: kube-scheduler gives up after 1s, but a response may "
@@ -199,10 +199,17 @@ def test_config_check_asks_which_entry_is_ours(tmp_path, monkeypatch, capsys):
     assert check("--extender", "0").exit_code == 2
 
 
-def test_a_kube_scheduler_that_calls_nothing_is_an_error(tmp_path):
-    result = check("--scheduler-config", written(tmp_path / "scheduler-config.yaml"))
-    assert result.exit_code == 1
-    assert "extenders: kube-scheduler calls no extender" in result.stdout
+def test_a_kube_scheduler_that_does_not_call_us_is_a_warning_where_it_is_meant_to(tmp_path):
+    path, ours = written(tmp_path / "scheduler-config.yaml"), tmp_path / "extender.yaml"
+    ours.write_text("server: {port: 8888}")
+    message = "extenders: no entry calls this extender: none has server.port 8888"
+    asked = check("--scheduler-config", path)
+    assert (asked.exit_code, f"note: {path}:4: {message}" in asked.stdout) == (0, True), asked.stdout
+    for deployed in (
+        check("--scheduler-config", path, "--config", ours),
+        check("--scheduler-config", path, env={"EXTENDER_PREEMPTION__PRESET": "strict"}),
+    ):
+        assert (deployed.exit_code, f"warning: {path}:4: {message}" in deployed.stdout) == (1, True), deployed.stdout
 
 
 def test_every_mistake_of_a_file_is_a_line_on_stderr_and_the_exit_code_2(tmp_path, monkeypatch, capsys):
@@ -226,10 +233,13 @@ def test_what_goes_well_ends_with_exit_code_0(monkeypatch):
 
 def test_serve_refuses_a_cluster_that_cannot_be_read(tmp_path, monkeypatch, capfd):
     path = tmp_path / "cluster.json"
-    path.write_text('{"kind": "Pod", "metadata": {}}')
+    path.write_text('{"kind": "Node", "metadata": {}}')
     code = run_main(monkeypatch, "serve", "--cluster", path)
     assert code == 2
-    assert capfd.readouterr().err == "extender: cluster.json: Pod (document 1): metadata.name is missing\n"
+    assert capfd.readouterr().err == (
+        "extender: cluster.json: document 1: Node is invalid: metadata.name: Required value: "
+        "name or generateName is required\n"
+    )
 
 
 def test_serve_refuses_to_listen_to_everybody_without_being_told_so(monkeypatch, capsys):

@@ -17,11 +17,11 @@ import msgspec
 
 from extender.api import evaluate, load_scheduler, simulate, why
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.server.app import create_app
+from tests.builders import stored_cluster
 from tests.parity.agreement import EVERY_CATEGORY, JSON, load
 from tests.parity.parity import NOW
 from tests.server.conftest import admin_client, client_for
@@ -51,7 +51,7 @@ def scenarios() -> Iterator[tuple[str, int, JSON]]:
 def answers(number: int, minor: int, scenario: JSON) -> dict[str, Any]:
     """Return what every reader of the engine answers in this scenario."""
     judged_by: dict[str, Any] = {"version": f"1.{minor}", "scheduler_config": scenario.get("config")}
-    snapshot = Snapshot.build(load_cluster(scenario["cluster"]), load_scheduler(**judged_by).features)
+    snapshot = Snapshot.build(stored_cluster(scenario["cluster"]), load_scheduler(**judged_by).features)
     pod, names = scenario["pod"], snapshot.node_names
     node = names[number % len(names)] if names else None
     found = {
@@ -75,7 +75,7 @@ async def _verbs(number: int, minor: int, scenario: JSON, names: Sequence[str], 
     cache = ClusterCache()
     settings = {"scheduler": {"version": f"1.{minor}"}, "preemption": POLICIES[number % len(POLICIES)]}
     app = create_app(cache, Configuration.model_validate(settings))
-    cache.replace(load_cluster(scenario["cluster"]))
+    cache.replace(stored_cluster(scenario["cluster"]))
     pod = scenario["pod"]
     pod = pod | {"spec": {key: value for key, value in pod.get("spec", {}).items() if key != "schedulerName"}}
     victims = {

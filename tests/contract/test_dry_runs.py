@@ -11,8 +11,8 @@ from functools import cache
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.server.app import create_app
+from tests.builders import stored_cluster
 from tests.contract.test_recordings import KINDS, RECORDINGS, Call, read
 from tests.server.conftest import client_for, configuration
 
@@ -30,7 +30,7 @@ def whole_cluster():
 def cluster_of(items):
     listed = [{**one, "kind": kind} for key, kind in KINDS.items() for one in items.get(key, ())]
     cached = ClusterCache()
-    cached.replace(load_cluster({"kind": "List", "items": listed}))
+    cached.replace(stored_cluster({"kind": "List", "items": listed}))
     return cached
 
 

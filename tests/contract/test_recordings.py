@@ -20,9 +20,9 @@ import msgspec
 import pytest
 
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.k8s.objects import Condition, Pod
 from extender.server.app import create_app
+from tests.builders import stored_cluster
 from tests.contract.scheduler_eye import NOW, SchedulerEye, Victims, choices
 from tests.server.conftest import client_for, configuration
 
@@ -136,7 +136,7 @@ def _cluster_in(file):
     else:
         found = json.loads(gzip.decompress(file.read_bytes()))
     items = [{**one, "kind": kind} for key, kind in KINDS.items() for one in found.get(key, ())]
-    return load_cluster({"kind": "List", "items": items})
+    return stored_cluster({"kind": "List", "items": items})
 
 
 class Replay:

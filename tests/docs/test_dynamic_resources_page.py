@@ -13,15 +13,16 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from extender import cli
+from extender.admission.admit import admit
 from extender.cli.output import node_report
 from extender.cli.output.decision_report import Invocation
-from extender.cluster.files.manifests import load_cluster
+from extender.cluster.files.manifests import load_cluster, read_manifests
 from extender.core import engine
-from extender.core.profile import UPSTREAM
+from extender.core.profile import UPSTREAM, KubeScheduler
 from extender.core.record import RecordedPod, record_filter
 from extender.core.snapshot.snapshot import Snapshot
 from extender.server.observability.decision_log import KeptDecision
-from extender.whatif.arrivals import add_claims
+from extender.whatif.arrivals import Arrivals
 
 PAGE = Path(__file__).parents[2] / "docs" / "dynamic-resources.md"
 COMMAND = re.compile(r"```console\n\$ extender (.*)\n((?:.*\n)*?)```\n")
@@ -50,9 +51,11 @@ def simulated(command: str) -> str:
 
 def explained() -> Iterator[str]:
     """The part about claims of `extender explain ml/train-1 --node worker-1`, without and with --all."""
-    snapshot, arriving = Snapshot.build(load_cluster("gpus.yaml")), load_cluster("train.yaml")
-    add_claims(snapshot, arriving.resource_claims)
-    pod = arriving.pods[0]
+    snapshot = Snapshot.build(load_cluster("gpus.yaml"))
+    arriving = read_manifests({"train.yaml": Path("train.yaml").read_bytes()})
+    arrivals = Arrivals(snapshot, "local", admit, KubeScheduler().minor)
+    arrivals.add_objects(one for one in arriving if one.kind != "Pod")
+    pod = arrivals.add_pods([one for one in arriving if one.kind == "Pod"])[0]
     record = record_filter(engine.filter(snapshot, pod, ["worker-1"], UPSTREAM))
     kept = KeptDecision("filter-1", "filter", 0, 1.0, RecordedPod.of(pod), UPSTREAM, "answered", "", record)
     decision = kept.decision(node="worker-1")

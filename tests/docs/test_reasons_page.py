@@ -25,6 +25,7 @@ from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
 from extender.cluster.cache import cache
 from extender.cluster.files import source as files_source
+from extender.cluster.watch import list_watch
 from extender.cluster.watch import source as watch_source
 from extender.cluster.watch.state import Phase
 from extender.config import Configuration
@@ -152,7 +153,7 @@ def of_readiness() -> set[str]:
 
 
 def of_warnings() -> set[str]:
-    found = texts(watch_source, "KubernetesSource.warnings") | texts(files_source, "FileSource.warnings")
+    found = texts(list_watch, "no_permission") | texts(files_source, "FileSource.warnings")
     found |= texts(settings, "Settings.notes", "LiveSettings.warnings", "not_evaluated_lines")
     found |= texts(tls, "TLSFiles.warnings") | texts(daemon_thread, "ReloadThread.warnings")
     found |= {line[len("[!] ") :] for line in texts(health, "readiness") if line.startswith("[!] ")}
@@ -166,7 +167,8 @@ def of_bindings() -> set[str]:
 
 
 def of_plugins_not_evaluated() -> set[str]:
-    found = texts(settings, "not_evaluated_lines") | texts(watch_source, "KubernetesSource.warnings")
+    of_admission = {"no permission to list {}: manifests are admitted without them"}
+    found = texts(settings, "not_evaluated_lines") | without(texts(list_watch, "no_permission"), of_admission)
     return found | NOT_EVALUATED
 
 

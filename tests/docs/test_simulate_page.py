@@ -72,6 +72,7 @@ SHAPES = (
     simulated.BlockedEviction,
     simulated.RemovedNode,
     simulated.WorkloadPods,
+    simulated.AdmissionReport,
     simulated.UntilFull,
     simulated.CopiesOnNode,
     simulated.Gang,

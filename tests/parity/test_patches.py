@@ -11,11 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import Snapshot, cli
-from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.evaluation import Evaluation
 from extender.k8s.version.versions import parse_version
-from tests.builders import typed
+from tests.builders import stored_cluster, typed
 from tests.parity.agreement import CORPUS, JSON, lines_of
 from tests.parity.cycles import cycle_differences, is_told
 from tests.parity.diagnoses import diagnosis_differences
@@ -29,7 +28,7 @@ def differences(scenario: JSON, patch: str) -> list[object]:
     """What the engine as this patch says otherwise than its own code does: verdict, cycle and diagnosis."""
     scheduler = kube_scheduler_of({}, version=patch, feature_gates=scenario.get("gates", {}))
     normal = normal_of(parse_version(patch).minor)
-    snapshot = Snapshot.build(load_cluster(scenario["cluster"]), scheduler.features)
+    snapshot = Snapshot.build(stored_cluster(scenario["cluster"]), scheduler.features)
     one = Evaluated.of(scenario | {"expected": scenario["verdicts"][patch]}, scheduler, normal, snapshot)
     found = [*one.differences, *(cycle_differences(one) if is_told(one) else ())]
     found += diagnosis_differences(one, normal)
@@ -52,7 +51,7 @@ def test_a_plugin_that_is_not_evaluated_in_a_minor_is_named_for_all_its_patches(
     scenario = SCENARIOS[name]
     for patch in scenario["verdicts"]:
         scheduler = kube_scheduler_of({}, version=patch, feature_gates=scenario["gates"])
-        snapshot = Snapshot.build(load_cluster(as_served(scenario, scheduler.minor)["cluster"]), scheduler.features)
+        snapshot = Snapshot.build(stored_cluster(as_served(scenario, scheduler.minor)["cluster"]), scheduler.features)
         found = Evaluation(snapshot, typed(scenario["pod"]), scheduler.profiles[0], NOW).to_dict()
         assert found["notEvaluated"] == {plugin: ["n1"]}
 

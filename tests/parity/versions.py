@@ -23,13 +23,13 @@ from typing import Final
 import msgspec
 
 from extender import Snapshot
-from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.profile import KubeScheduler
 from extender.errors import ConfigError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.version.features import Features
 from extender.k8s.version.versions import Version
+from tests.builders import stored_cluster
 from tests.parity.agreement import CATEGORIES_OF_1_37, CORPUS, EVERY_CATEGORY, JSON, lines_of
 from tests.parity.judged import BASE_MINOR, base_minor, patches, shown
 from tests.parity.parity import PAGE, Evaluated, Normal
@@ -142,7 +142,7 @@ class Snapshots:
     def of(self, minor: int, features: Features) -> Snapshot:
         served = _taint_rules(minor)
         if served not in self._objects:
-            self._objects[served] = load_cluster(as_served(self._scenario, minor)["cluster"])
+            self._objects[served] = stored_cluster(as_served(self._scenario, minor)["cluster"])
         if (served, features) not in self._built:
             self._built[served, features] = Snapshot.build(self._objects[served], features)
         return self._built[served, features]

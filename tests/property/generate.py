@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from extender.k8s.version.features import Features
 from extender.k8s.version.versions import parse_version
-from tests.builders import JSON, STARTED
+from tests.builders import JSON, STARTED, with_uid
 from tests.parity import reference
 from tests.property import values
 
@@ -126,7 +126,7 @@ def case(seed: int) -> Case:
     listed = draw.shuffled([*pods, *waiting]) if draw.maybe(0.5) else [*pods, *waiting]
     namespaces = values.NAMESPACE_OBJECTS if draw.maybe(0.7) else ()
     others = [*_owners(draw, pod), *_storage(draw, names, [*pods, *waiting, pod]), *_budgets(draw, pods)]
-    items = [*namespaces, *nodes, *listed, *others]
+    items = [with_uid(one) for one in (*namespaces, *nodes, *listed, *others)]
     return Case(seed, {"kind": "List", "items": items}, pod, _offered(draw, names), _offers(draw, names, pods, pod))
 
 

@@ -16,13 +16,12 @@ from msgspec.structs import replace
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.assume import ASSUMPTION_TTL_SECONDS, MAX_UNKNOWN_PREEMPTORS
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP, is_finished
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
-from tests.builders import STARTED, cluster, node, pod, typed
+from tests.builders import STARTED, cluster, node, pod, stored_cluster, typed
 from tests.fakes.clock import Clock
 from tests.profiles import SEEDS, examples
 
@@ -50,7 +49,7 @@ class World:
         self.history: list[Change] = []
         self.undelivered: list[Change] = []
         self.version = 10
-        nodes = load_cluster(cluster({node(name): [] for name in NODES}))
+        nodes = stored_cluster(cluster({node(name): [] for name in NODES}))
         for one in self.caches:
             one.replace(nodes)
 

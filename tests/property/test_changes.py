@@ -10,14 +10,13 @@ from typing import Any
 from hypothesis import given
 from msgspec.structs import replace
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core.engine import prepare
 from extender.core.evaluation import Evaluation
 from extender.core.profile import KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, key_of
 from extender.k8s.objects import Pod
-from tests.builders import typed
+from tests.builders import stored_cluster, typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.policies import question
@@ -30,7 +29,7 @@ MOST_CHANGES = 8
 
 def objects_of(seed: int) -> Iterator[tuple[str, Any]]:
     """(kind, object) of a generated cluster; names of different seeds overlap, so that objects replace each other."""
-    objects = load_cluster(case(seed).cluster)
+    objects = stored_cluster(case(seed).cluster)
     for kind, of_kind in KINDS.items():
         for one in getattr(objects, of_kind.field):
             yield kind, with_uid_of_its_own(one)
@@ -104,7 +103,7 @@ def change_a_running_pod(snapshot: Snapshot, chance: random.Random, others: list
 def check_policies(seed: int) -> None:
     """Change running pods at random; after every few changes, policies that read all there is of them decide alike."""
     chance, asked = random.Random(seed), question(seed)
-    objects = load_cluster(asked.cluster)
+    objects = stored_cluster(asked.cluster)
     changing = prepare(Snapshot.build(objects), KubeScheduler((asked.profile,)))
     others = [*objects.pods, *(typed(one) for one in question(seed + 1).cluster["items"] if one["kind"] == "Pod")]
     for _ in range(6):

@@ -50,7 +50,7 @@ def filtered(one):
 def test_the_engine_says_what_the_slow_reference_says(seed):
     one = case(seed)
     expected = tests.parity.reference.evaluate(one.cluster, one.pod)
-    got = extender.evaluate(one.cluster, one.pod, version=tests.parity.reference.VERSION).to_dict()
+    got = extender.evaluate(one.cluster, one.pod, admission="none", version=tests.parity.reference.VERSION).to_dict()
     assert compare({"cluster": one.cluster, "pod": one.pod, "expected": expected}, got) == []
     assert got == expected, "the engine and the reference differ"
 
@@ -191,7 +191,7 @@ def with_one_size_per_image(items):
 
 
 def evaluated(items, pod):
-    return extender.evaluate({"kind": "List", "items": items}, pod).to_dict()
+    return extender.evaluate({"kind": "List", "items": items}, pod, admission="none").to_dict()
 
 
 @SOME
@@ -308,7 +308,7 @@ def test_without_the_victims_the_pod_fits_and_no_victim_could_be_put_back(seed):
     """E8, of every candidate; `recount.Room` says where this cannot be asked."""
     one = case(seed)
     room = recount.Room.of(one.cluster, one.pod)
-    got = extender.evaluate(one.cluster, one.pod, version=tests.parity.reference.VERSION).to_dict()
+    got = extender.evaluate(one.cluster, one.pod, admission="none", version=tests.parity.reference.VERSION).to_dict()
     for node, candidate in got["candidates"].items():
         assert room.complaint(node, candidate["victims"]) is None, "without its victims the node does not take the pod"
 

@@ -19,7 +19,6 @@ import pytest
 from hypothesis import given
 
 from extender.cluster.cache import cache as cache_module
-from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch import source as source_module
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.list_watch import WatchSettings
@@ -29,6 +28,7 @@ from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KINDS, key_of
+from tests.builders import stored_cluster
 from tests.cluster.watch.source_rig import SourceRig, following
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.chaos import Chaos
@@ -214,7 +214,7 @@ def compare_all(world: World, rig: SourceRig) -> None:
     for kind, item in items:
         decoded = decoders[kind].decode(msgspec.json.encode(item))
         assert snapshot.objects.of(kind)[key_of(kind, decoded)] == decoded, "an object differs from the API server"
-    rebuilt = Snapshot.build(load_cluster({"kind": "List", "items": [item for _, item in items]}))
+    rebuilt = Snapshot.build(stored_cluster({"kind": "List", "items": [item for _, item in items]}))
     for pod in world.pods[:2]:
         assert Evaluation(snapshot, pod, Profile()).to_dict() == Evaluation(rebuilt, pod, Profile()).to_dict(), (
             "the cache decides otherwise than the objects of the API server"

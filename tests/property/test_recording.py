@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.cache.eviction_history import EvictionLog
-from extender.cluster.files.manifests import load_cluster
 from extender.config.serving import RecordingSection
 from extender.core.profile import KubeScheduler, Profile
 from extender.k8s.kinds import KINDS
@@ -23,7 +22,7 @@ from extender.server.recording.recorder import Recorder
 from extender.server.replay import open_recording
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings, Settings
-from tests.builders import JSON, candidates_sent_by_kube_scheduler, typed
+from tests.builders import JSON, candidates_sent_by_kube_scheduler, stored_cluster, typed
 from tests.fakes.source import Live
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw
@@ -68,7 +67,7 @@ class Calls:
 
     @staticmethod
     def objects_of(cluster: JSON) -> list[tuple[str, Any]]:
-        objects = load_cluster(cluster)
+        objects = stored_cluster(cluster)
         return [(kind, with_uid_of_its_own(one)) for kind, of in KINDS.items() for one in getattr(objects, of.field)]
 
     # --- what happens ---

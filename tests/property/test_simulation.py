@@ -15,7 +15,6 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import incoming_requests
 from extender.k8s.storage.volumes import NO_PROVISIONER, SELECTED_NODE, claim_class, is_bound
 from extender.k8s.version.features import DEFAULT_FEATURES
-from extender.whatif.arrivals import admit_pod
 from extender.whatif.scenario import Scenario
 from extender.whatif.scheduler import Scheduler
 from extender.whatif.simulator import simulate
@@ -132,7 +131,7 @@ def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_again(seed):
     here = built(cluster)
     templates = [one for pod in arrivals(seed)[:2] for one in variants(pod, random.Random(seed))]
     pods = [
-        admit_pod(here, metadata(template, name=f"replica-{turn}-{number}", uid=f"uid-{turn}-{number}"))
+        metadata(template, name=f"replica-{turn}-{number}", uid=f"uid-{turn}-{number}")
         for turn in range(3)
         for number, template in enumerate(templates)
     ]

@@ -9,7 +9,6 @@ from dataclasses import replace
 import msgspec
 from hypothesis import assume, given
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.evaluation import ROOM_OF_TERMINATING_PODS, Evaluation
 from extender.core.profile import FILTER_PLUGINS, Profile
@@ -21,7 +20,7 @@ from extender.k8s.version.features import DEFAULT_FEATURES
 from extender.report import summary
 from extender.report.schema import DecisionReport, NodeReport
 from extender.server.observability.decision_log import KeptDecision
-from tests.builders import built, candidates_sent_by_kube_scheduler, drop_messages, typed
+from tests.builders import built, candidates_sent_by_kube_scheduler, drop_messages, stored_cluster, typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw, case
 from tests.property.policies import Question, question, world
@@ -375,7 +374,7 @@ def test_it_says_the_same_after_the_snapshot_has_changed(seed):
 def shake(snapshot, seed):
     """Objects of another cluster take the place of these, and some go."""
     draw = Draw(seed + 5)
-    others = load_cluster(world(seed + 1)[0])
+    others = stored_cluster(world(seed + 1)[0])
     for kind, of_kind in KINDS.items():
         for one in getattr(others, of_kind.field):
             with contextlib.suppress(ValueError):  # a UID of another pod

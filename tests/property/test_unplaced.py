@@ -6,12 +6,12 @@ python -c 'from tests.property.test_unplaced import check; check(4711)'
 from hypothesis import given
 from msgspec.structs import replace
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import Evaluation
 from extender.core.profile import UNCONFIGURED, UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import PodStatus
 from extender.report.diagnose import diagnose, node_diagnoses
+from tests.builders import stored_cluster
 from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 
@@ -20,7 +20,7 @@ MAX_PODS = 4
 
 
 def check(seed: int) -> None:
-    objects = load_cluster(case(seed).cluster)
+    objects = stored_cluster(case(seed).cluster)
     snapshot = Snapshot.build(objects)
     running = [pod for pod in objects.pods if snapshot.running_row(pod) is not None]
     for pod in running[:: len(running) // MAX_PODS + 1]:

@@ -12,11 +12,11 @@ import pytest
 import uvicorn
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
 from extender.server.admin.app import PUBLIC_PATHS, create_admin_app
 from extender.server.app import create_app
 from extender.server.context import ServerContext
+from tests.builders import stored_cluster
 
 NODES = ("worker-1", "worker-2", "worker-3")
 
@@ -80,7 +80,7 @@ def configuration(**sections):
 
 def filled_cache(cluster=CLUSTER):
     cache = ClusterCache()
-    cache.replace(load_cluster(cluster))
+    cache.replace(stored_cluster(cluster))
     return cache
 
 

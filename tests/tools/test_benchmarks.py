@@ -26,8 +26,8 @@ from benchmarks.works import TooFewNodes
 from benchmarks.works.changes import dirty
 from benchmarks.works.decisions import preempting
 from benchmarks.world import World
-from extender.cluster.files.manifests import load_cluster
 from extender.core.snapshot.arrays import BASE_RESOURCES
+from tests.builders import stored_cluster
 
 PLAN = Plan(seed=7, nodes=12)
 
@@ -38,7 +38,7 @@ def world():
 
 
 def test_raw_and_typed_objects_describe_the_same_cluster():
-    assert load_cluster(generate.as_list(PLAN, range(PLAN.nodes))).pods == generate.as_objects(PLAN).pods
+    assert stored_cluster(generate.as_list(PLAN, range(PLAN.nodes))).pods == generate.as_objects(PLAN).pods
 
 
 def test_a_few_nodes_are_those_of_the_whole_cluster():

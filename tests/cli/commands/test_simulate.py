@@ -401,32 +401,38 @@ def test_the_configuration_s_policies_and_cluster_are_taken(world, arriving, tmp
     ("text", "problem"),
     [
         pytest.param("", "pod.yaml: the file is empty", id="nothing"),
-        pytest.param("kind: List\nitems: []", "pod.yaml: contains no pods", id="no pod"),
+        pytest.param("kind: List\nitems: []", "pod.yaml: contains no pods and no workloads", id="no pod"),
         pytest.param(
-            "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: web}",
-            "pod.yaml: 'DaemonSet' is not a Pod, Deployment, ReplicaSet, StatefulSet or Job",
-            id="a DaemonSet",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}",
+            "pod.yaml: contains no pods and no workloads; kinds that are not read: 'ConfigMap'",
+            id="another kind",
         ),
         pytest.param(
-            "kind: Pod\nmetadata: {name: a}\n---\nkind: Node\nmetadata: {name: n}",
-            "pod.yaml: 'Node' is not a Pod, Deployment, ReplicaSet, StatefulSet or Job",
+            "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: web}",
+            "pod.yaml: DaemonSet web is invalid: spec.selector: Required value; spec.template.metadata.labels: Invalid "
+            "value: {}: `selector` does not match template `labels`; spec.template.spec.containers: Required value",
+            id="a DaemonSet that is not admitted",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: a}\n---\nkind: Node\nmetadata: {name: n1}",
+            "pod.yaml, document 2: a Node is not a pod: use --add-node of extender simulate",
             id="a node beside a pod",
         ),
         pytest.param(
-            "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: gpu}",
-            "pod.yaml: a simulation creates no claim from a ResourceClaimTemplate: add a ResourceClaim with its spec, "
-            "and name it as resourceClaimName in the pod",
-            id="a template of claims",
-        ),
-        pytest.param(
             "kind: Pod\nmetadata: {name: a}\nspec: {priority: high}",
-            "pod.yaml: Pod a: expected int | null, got str at $.spec.priority",
+            'pod.yaml: Pod a is invalid: spec.priority: expected an integer, got "high"',
             id="a word for a number",
         ),
         pytest.param(
-            "kind: Pod\nmetadata: {name: a}\nspec: {priorityClassName: none}",
-            "pod 'default/a': no PriorityClass with name 'none' was found",
+            "kind: Pod\nmetadata: {name: a}\nspec: {priorityClassName: none, containers: [{name: main}]}",
+            "pod.yaml: Pod a is forbidden: no PriorityClass with name none was found",
             id="no such class",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: a}\nspec: {priority: 5, containers: [{name: main}]}",
+            "pod.yaml: Pod a is forbidden: the integer value of priority (5) must not be provided in pod spec; "
+            "priority admission controller computed 0 from the given PriorityClass name",
+            id="a priority without a class",
         ),
     ],
 )
@@ -436,8 +442,10 @@ def test_a_pod_file_is_refused_with(world, arriving, monkeypatch, capsys, text, 
 
 
 def test_what_is_wrong_with_stdin_is_said_of_stdin(monkeypatch, capsys, world):
-    result = run("--cluster", world, "--pod", "-", stdin="kind: Node\nmetadata: {name: n}")
-    assert "stdin.yaml: 'Node' is not a Pod" in str(result.exception)
+    result = run("--cluster", world, "--pod", "-", stdin="kind: Node\nmetadata: {name: n1}")
+    assert str(result.exception).startswith("standard input: a Node is not a pod")
+    result = run("--cluster", world, "--pod", "-", stdin="kind: List\nitems: []")
+    assert str(result.exception) == "standard input: contains no pods and no workloads"
 
 
 def test_files_that_are_not_there_and_presets_that_nobody_knows_are_named(monkeypatch, capsys, world, arriving):
@@ -499,7 +507,8 @@ def test_the_python_api_places_pending_pods_by_a_scheduler_and_a_seed():
 
 
 def test_a_pod_by_the_python_api_needs_no_namespace_and_no_uid():
-    result = extender.simulate(cluster(WORLD), [{"metadata": {"name": "a-new"}}, {"metadata": {"name": "b-new"}}])
+    spec = {"containers": [{"name": "main"}]}
+    result = extender.simulate(cluster(WORLD), [{"metadata": {"name": f"{one}-new"}, "spec": spec} for one in "ab"])
     assert [one.uid for one in result.cycles] == ["default/a-new", "default/b-new"]
 
 
@@ -522,10 +531,10 @@ def test_a_live_cluster_is_read_once_and_nothing_is_written_to_it(tmp_path, monk
 
 def test_a_manifest_without_a_namespace_is_of_the_namespace_of_the_context(tmp_path, monkeypatch, world):
     forget_everything(monkeypatch, tmp_path)
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": incoming()["spec"]}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("web")["spec"]}
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
     web = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
-    alone = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone"}, "spec": incoming()["spec"]}
+    alone = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone"}, "spec": pod("alone")["spec"]}
     elsewhere = {**alone, "metadata": {"name": "elsewhere", "namespace": "batch"}}
     manifest = tmp_path / "new.yaml"
     manifest.write_text(yaml.safe_dump_all([alone, elsewhere, web]))
@@ -575,7 +584,8 @@ def test_a_live_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
 def watched(world, count, tmp_path):
     """stdout, and what a terminal on stderr shows, of a simulation of so many pods; one is that of a Job."""
     pods = [incoming(f"p{place}", cpu="1m") for place in range(count - 1)]
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": {}}}
+    spec = {"containers": [{"name": "main"}], "restartPolicy": "Never"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": {"spec": spec}}}
     (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": [*pods, job]}))
     command = [
         sys.executable,

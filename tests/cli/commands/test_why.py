@@ -174,7 +174,7 @@ def test_a_pod_that_the_cluster_does_not_have(asked):
 def test_a_pod_that_does_not_exist_yet_is_read_from_a_manifest(tmp_path, asked):
     manifest = tmp_path / "pod.yaml"
     arriving = incoming("new")
-    del arriving["spec"]["priority"]
+    del arriving["spec"]["priority"], arriving["metadata"]["uid"]
     arriving["spec"]["priorityClassName"] = "urgent"
     urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 7000}
     manifest.write_text(yaml.safe_dump(arriving))
@@ -190,10 +190,12 @@ def test_a_manifest_comes_from_standard_input():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param(yaml.safe_dump_all([incoming("x"), incoming("y")]), "holds 2 pods", id="two pods"),
-        pytest.param(yaml.safe_dump(node("n1").raw), "holds a Node: only one Pod is read", id="a node"),
+        pytest.param(yaml.safe_dump_all([incoming("x"), incoming("z")]), "holds 2 pods", id="two pods"),
+        pytest.param(yaml.safe_dump(node("n1").raw), "a Node is not a pod", id="a node"),
         pytest.param(
-            yaml.safe_dump({"kind": "Deployment", "metadata": {"name": "d"}}), "holds a Deployment", id="other"
+            yaml.safe_dump({"kind": "Deployment", "metadata": {"name": "d"}}),
+            "Deployment d is invalid: spec.selector: Required value",
+            id="a workload that is not admitted",
         ),
         pytest.param("{", "expected", id="broken"),
     ],
@@ -241,7 +243,7 @@ def test_arguments_that_contradict_each_other_are_refused(arguments, message):
 
 def test_what_cannot_be_read_is_an_error(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert "no file in this directory" in failure(monkeypatch, capsys, "--pod", "", "--example")
+    assert "the name of a file is empty" in failure(monkeypatch, capsys, "--pod", "", "--example")
     assert "no such file" in failure(monkeypatch, capsys, "a", "--kubeconfig", "/none").lower()
     assert "missing.json" in failure(monkeypatch, capsys, "a", "--cluster", tmp_path / "missing.json")
     assert "node 'n9' does not exist" in failure(monkeypatch, capsys, "shop/cart-0", "--example", "--node", "n9")
@@ -280,6 +282,45 @@ def test_what_may_not_be_read_is_named_and_the_verdict_is_unknown(live):
     assert result.exit_code == 4
     assert "no permission to list PersistentVolumeClaim" in result.stderr
     assert "VolumeBinding" in result.stdout
+
+
+MANIFEST = {"kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+def test_a_manifest_is_admitted_by_what_the_live_cluster_has(live):
+    api, access = live
+    assert run("--pod", "-", *access, stdin=json.dumps(MANIFEST)).exit_code == 0
+    limits = {"limits": [{"type": "Container", "defaultRequest": {"cpu": "64"}}]}
+    api.put("LimitRange", thing("LimitRange", "limits", namespace="shop", spec=limits))
+    result = run("--pod", "-", *access, stdin=json.dumps(MANIFEST))
+    assert result.exit_code == 1, result.output
+    assert "Insufficient cpu" in result.stdout
+    api.requests.clear()
+    stored = MANIFEST | {"metadata": {"name": "new", "uid": "u"}}
+    assert run("--pod", "-", *access, stdin=json.dumps(stored)).exit_code == 0
+    assert not [one for one in api.requests if one.kind in ("LimitRange", "ResourceQuota", "RuntimeClass")]
+
+
+def test_a_manifest_is_admitted_by_the_api_server_on_request(live):
+    api, access = live
+
+    def admit(sent):
+        sent["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "64"}}
+        return ['unknown field "spec.hostnetwork"', "this class is deprecated"]
+
+    api.admit = admit
+    result = run("--pod", "-", "--admission", "server", *access, "-o", "json", stdin=json.dumps(MANIFEST))
+    assert result.exit_code == 1, result.output
+    found = json.loads(result.stdout)["admission"]
+    assert found["mode"] == "server"
+    assert "spec.hostnetwork" in str(found["pruned"])
+    assert "this class is deprecated" in str(found["warnings"])
+    assert [one.kind for one in api.requests if one.method != "GET"] == ["Pod"]
+    assert not [one for one in api.requests if one.kind in ("LimitRange", "ResourceQuota", "RuntimeClass")]
+    api.forbid("Pod", "create")
+    result = run("--pod", "-", "--admission", "server", *access, stdin=json.dumps(MANIFEST))
+    assert isinstance(result.exception, ClusterLost)
+    assert "permission to create pods in namespace shop" in str(result.exception)
 
 
 @pytest.mark.slow

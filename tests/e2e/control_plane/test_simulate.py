@@ -1,6 +1,5 @@
 """What simulate foretells is what then happens: the first FailedScheduling message, the node and the victims."""
 
-import copy
 import json
 import re
 import subprocess
@@ -91,9 +90,8 @@ def test_what_was_foretold_of_a_nominated_pod_happens(cluster, service, schedule
     made = api.create({**one, "spec": {**one["spec"], "schedulingGates": GATE}})
     api.patch_status("Pod", name, {"nominatedNodeName": nominated})
     kinds.wait_for_cache(api, service)
-    asked = copy.deepcopy(one)
-    asked["metadata"]["uid"] = made["metadata"]["uid"]  # from 1.37 on it is nominated despite the gate, once
-    asked["status"] = {"nominatedNodeName": nominated}
+    # As it is stored, with its UID: from 1.37 on it is nominated despite the gate, once.
+    asked = {**made, "spec": {**made["spec"], "schedulingGates": None}, "status": {"nominatedNodeName": nominated}}
     said = foretold(service, asked)
     api.patch("Pod", name, {"spec": {"schedulingGates": None}})
     assert_it_happens(cluster, scheduler, made, said)

@@ -142,7 +142,7 @@ assert_type(extender.__version__, str)
 
 USERS = {
     "right.py": (TYPED, []),
-    "wrong.py": ('import extender\nextender.load_cluster("a", 1)\n', ["call-arg"]),
+    "wrong.py": ('import extender\nextender.load_cluster("a", unknown=1)\n', ["call-arg"]),
     "wrong_type.py": ("import extender\nextender.evaluate(1, {})\n", ["arg-type"]),
 }
 """File -> its code, and the mistakes in it."""

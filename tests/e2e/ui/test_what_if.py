@@ -235,7 +235,7 @@ def test_a_workload_is_scheduled_as_a_whole_or_not_at_all(tabs, replicas, text):
     page.get_by_label("all pods or none").check()
     simulate(page)
     expect(page.locator(".scenario")).to_contain_text(text)
-    expect(section(page, "Workloads")).to_have_text(["Deployment default/new000"])
+    expect(section(page, "Workloads")).to_have_text(["Deployment default/new0000"])
 
 
 def test_evicted_pods_need_not_come_back(tabs):

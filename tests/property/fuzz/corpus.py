@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from extender.cluster.files.manifests import load_cluster
 from extender.k8s.kinds import ClusterObjects
+from tests.builders import stored_cluster
 
 RECORDINGS = Path(__file__).parents[2] / "contract" / "recordings"
 
@@ -37,7 +37,7 @@ def cluster() -> ClusterObjects:
     """The objects of the scenario."""
     whole = json.loads(_read(RECORDINGS / "nodeCacheCapable-true" / "cluster" / f"{SCENARIO}.json"))
     items = [{**one, "kind": kind} for key, kind in _KINDS.items() for one in whole.get(key, ())]
-    return load_cluster({"kind": "List", "items": items})
+    return stored_cluster({"kind": "List", "items": items})
 
 
 def _read(path: Path) -> bytes:

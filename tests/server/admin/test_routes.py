@@ -11,12 +11,11 @@ import httpx
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.errors import ExtenderError, ListenError
 from extender.server import run
 from extender.server.admin import fork_worker, routes
 from extender.server.app import create_app
-from tests.builders import typed
+from tests.builders import stored_cluster, typed
 from tests.server.conftest import (
     CLUSTER,
     NODES,
@@ -207,7 +206,7 @@ async def test_the_cluster_is_dumped_as_a_cluster_file(both):
     answer = await both.people.get("/cluster")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
-    assert load_cluster(answer.json()) == both.server_context.snapshot().frozen()
+    assert stored_cluster(answer.json()) == both.server_context.snapshot().frozen()
 
 
 async def test_assumed_pods_are_dumped_as_the_api_server_sent_them_and_named(both):
@@ -216,7 +215,7 @@ async def test_assumed_pods_are_dumped_as_the_api_server_sent_them_and_named(bot
     victim = next(one for one in cache.snapshot().objects.pods.values() if one.metadata.name == "small")
     cache.assumed.assume_preempted(typed(pod("urgent", uid="uid-urgent", priority=100)), "worker-1", [victim])
     cache.assumed.assume_preempted(typed(pod("unseen", uid="uid-unseen", priority=100)), "worker-2", [])
-    assert cache.snapshot().frozen() != load_cluster(before)
+    assert cache.snapshot().frozen() != stored_cluster(before)
     after = await both.get("/cluster")
     named = after["metadata"].pop("annotations")
     assumed = ["shop/small terminating", "shop/unseen nominated to worker-2", "shop/urgent nominated to worker-1"]

@@ -5,7 +5,6 @@ import json
 import msgspec
 import pytest
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler, Limits, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -14,17 +13,20 @@ from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import MINUTE
 from extender.server.admin import fork_worker, simulate
 from extender.server.admin.simulate import MAX_SIMULATED_PODS
-from tests.builders import JSON, budget, cluster, incoming, node, pod, typed
+from tests.builders import JSON, budget, cluster, incoming, node, pod, stored_cluster, typed
 from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
 
 WORLD = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
 BUDGETS = [budget(app="a"), budget("other", app="b")]
 
+SPEC: JSON = {"containers": [{"name": "main"}]}
+"""Spec of a pod as a person writes it."""
+
 STRICT = {"disruptionBudgets": "Strict"}
 
 
 def asked(body, nodes=None, base=None, history=None, **objects):
-    here = load_cluster(cluster(nodes or WORLD, **objects))
+    here = stored_cluster(cluster(nodes or WORLD, **objects))
     result = simulate.simulate_request(here, KubeScheduler((base or Profile(),)), json.dumps(body).encode(), history)
     return msgspec.to_builtins(result)
 
@@ -57,7 +59,7 @@ ONE_OR_TWO = pytest.mark.parametrize(
 @ONE_OR_TWO
 def test_a_snapshot_gives_the_answer_of_its_objects(options):
     """The child process simulates on its own copy of the snapshot, without reading all objects of a large cluster."""
-    objects = load_cluster(cluster(WORLD, budgets=BUDGETS, waiting=[incoming("waiting")]))
+    objects = stored_cluster(cluster(WORLD, budgets=BUDGETS, waiting=[incoming("waiting")]))
     body = json.dumps({"pods": [incoming("new"), incoming("other")], "pending": True} | options).encode()
     history = EvictionHistory(0)
     expected = simulate.simulate_request(objects, KubeScheduler(), body, history)
@@ -68,7 +70,7 @@ def test_a_snapshot_gives_the_answer_of_its_objects(options):
 def test_a_snapshot_gives_the_error_of_its_objects(options):
     body = json.dumps({"pods": [incoming("new"), incoming("new")]} | options).encode()
     with pytest.raises(RequestError, match="duplicate pod 'default/new'"):
-        simulate.simulate_request(Snapshot.build(load_cluster(cluster(WORLD))), KubeScheduler(), body)
+        simulate.simulate_request(Snapshot.build(stored_cluster(cluster(WORLD))), KubeScheduler(), body)
 
 
 def test_the_result_is_plain_values():
@@ -101,7 +103,7 @@ def test_several_pods_and_those_that_wait_are_placed_in_the_order_of_the_queue()
 
 
 def test_the_cluster_that_is_asked_about_does_not_change():
-    objects = load_cluster(cluster(WORLD, budgets=BUDGETS))
+    objects = stored_cluster(cluster(WORLD, budgets=BUDGETS))
     before = ClusterObjects(**{name: getattr(objects, name) for name in objects.__struct_fields__})
     simulate.simulate_request(objects, KubeScheduler(), json.dumps({"pod": incoming("new")}).encode())
     assert objects == before
@@ -188,6 +190,7 @@ DEPLOYMENT: JSON = {
     "metadata": {"name": "x"},
     "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "x"}}, "template": TEMPLATE},
 }
+MANY: JSON = DEPLOYMENT["spec"] | {"replicas": 1001}
 
 
 def test_a_scenario_is_in_the_answer():
@@ -232,7 +235,7 @@ def test_until_full_and_gang_are_in_the_answer():
 
 @ONE_OR_TWO
 def test_a_snapshot_gives_the_scenario_of_its_objects(options):
-    objects = load_cluster(cluster(OWNED))
+    objects = stored_cluster(cluster(OWNED))
     body = json.dumps({"drain": ["n1"], "workloads": [DEPLOYMENT]} | options).encode()
     expected = simulate.simulate_request(objects, KubeScheduler(), body, EvictionHistory(0))
     assert simulate.simulate_request(Snapshot.build(objects), KubeScheduler(), body, EvictionHistory(0)) == expected
@@ -244,14 +247,28 @@ def test_a_snapshot_gives_the_scenario_of_its_objects(options):
         ({"drain": "n1"}, "invalid body: expected array, got str at $.drain"),
         ({"drain": [1]}, "invalid body: expected str, got int at $.drain[0]"),
         ({"drain": ["nx"]}, "drain: no node 'nx' in the cluster"),
-        ({"addNodes": [{"node": 7}]}, "added node 1 of the request: expected a Node with metadata and status"),
+        ({"addNodes": [{"node": 7}]}, "added node 1 of the request: expected an object with metadata and spec"),
+        ({"addNodes": [{"node": {"kind": "Pod"}}]}, "added node 1 of the request: expected a Node with metadata and "),
         ({"addNodes": [{"node": {"metadata": {"name": "x"}}}]}, "addNodes: node 'x': status.allocatable is missing"),
         ({"addNodes": [{"node": {}, "count": 0}]}, "invalid body: expected int >= 1 at $.addNodes[0].count"),
         ({"addNodes": [{"node": {"metadata": {"name": "x"}}, "count": 1001}]}, "1001 added nodes exceed the limit of"),
-        ({"workloads": [DEPLOYMENT, 7]}, "workload 2 of the request: an object without kind is not one of"),
+        ({"workloads": [DEPLOYMENT, 7]}, "workload 2 of the request: expected an object with metadata and spec"),
+        ({"workloads": [DEPLOYMENT, {}]}, "workload 2 of the request: an object without kind is not one of"),
         (
             {"workloads": [DEPLOYMENT | {"spec": DEPLOYMENT["spec"] | {"replicas": 2**31 - 1}}]},
             "2147483647 pods exceed the limit of 1000 per request",
+        ),
+        (
+            {"workloads": [DEPLOYMENT | {"metadata": {"generateName": "x-"}, "spec": MANY}]},
+            "1001 pods exceed the limit of 1000 per request",
+        ),
+        (
+            {"workloads": [DEPLOYMENT | {"metadata": {"name": "x", "generation": None}, "spec": MANY}]},
+            "1001 pods exceed the limit of 1000 per request",
+        ),
+        (
+            {"workloads": [{"kind": "CronJob", "metadata": {"name": "x"}, "spec": "y"}]},
+            "workload 1 of the request: Cro",
         ),
         (
             {"workloads": [{"kind": "Job", "metadata": {"name": "x"}, "spec": {"parallelism": 0}}] * 1001},
@@ -271,7 +288,7 @@ def test_the_pods_of_drained_and_removed_nodes_are_limited(monkeypatch):
     assert refusal(body) == problem
     with pytest.raises(RequestError, match=problem):
         simulate.simulate_request(
-            Snapshot.build(load_cluster(cluster(WORLD))), KubeScheduler(), json.dumps(body).encode()
+            Snapshot.build(stored_cluster(cluster(WORLD))), KubeScheduler(), json.dumps(body).encode()
         )
 
 
@@ -301,7 +318,7 @@ def test_the_pods_of_drained_and_removed_nodes_are_limited(monkeypatch):
         ),
         pytest.param(
             {"pod": {"metadata": {"name": "x"}, "spec": {"priority": "high"}}},
-            "pod 1 of the request: Pod x: expected int | null, got str at $.spec.priority",
+            'pod 1 of the request: Pod x is invalid: spec.priority: expected an integer, got "high"',
             id="a word for a number",
         ),
         pytest.param(
@@ -310,11 +327,35 @@ def test_the_pods_of_drained_and_removed_nodes_are_limited(monkeypatch):
             "suffix, such as 2, 500m, 1.5Gi or 1e3 at $.spec.containers[0].resources.requests.cpu",
             id="no quantity",
         ),
-        pytest.param({"pods": [incoming("x"), incoming("x")]}, "duplicate pod 'default/x'", id="two pods of a name"),
         pytest.param(
-            {"pod": incoming("x", priorityClassName="none") | {"spec": {"priorityClassName": "none"}}},
-            "pod 'default/x': no PriorityClass with name 'none' was found",
+            {"pods": [incoming("x"), incoming("x")]},
+            "pod 2 of the request: duplicate pod 'default/x'",
+            id="two pods of a name",
+        ),
+        pytest.param(
+            {"pod": {"metadata": {"name": "x"}, "spec": SPEC | {"priorityClassName": "none"}}},
+            "pod 1 of the request: Pod x is forbidden: no PriorityClass with name none was found",
             id="no such class",
+        ),
+        pytest.param(
+            {"pod": {"metadata": {"name": "x"}, "spec": SPEC | {"priority": 5}}},
+            "pod 1 of the request: Pod x is forbidden: the integer value of priority (5) must not be provided",
+            id="a priority without a class",
+        ),
+        pytest.param(
+            {"pod": incoming("x") | {"spec": {"priorityClassName": [5]}}},
+            "pod 1 of the request: Pod default/x: expected str, got array at $.spec.priorityClassName",
+            id="a stored pod with a list for a class",
+        ),
+        pytest.param(
+            {"pod": incoming("x") | {"spec": None}},
+            "pod 1 of the request: Pod default/x: expected object, got null at $.spec",
+            id="a stored pod with null for a spec",
+        ),
+        pytest.param(
+            {"pod": {"metadata": {"name": "x"}}},
+            "pod 1 of the request: Pod x is invalid: spec.containers: Required value",
+            id="no containers",
         ),
         pytest.param(
             {"pending": True, "preset": "stric"},
@@ -353,7 +394,7 @@ def test_a_question_is_refused_that_is(body, problem):
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"{}{}", b"[" * 100_000])
 def test_what_is_no_json_is_refused(body):
     with pytest.raises(RequestError, match="invalid body"):
-        simulate.simulate_request(load_cluster(cluster(WORLD)), KubeScheduler(), body)
+        simulate.simulate_request(stored_cluster(cluster(WORLD)), KubeScheduler(), body)
 
 
 def test_more_pods_than_a_request_may_place_are_refused():
@@ -367,7 +408,9 @@ def test_more_pods_than_a_request_may_place_are_refused():
 
 
 def test_a_cluster_that_cannot_be_read_is_not_the_question_s_fault():
-    objects = ClusterObjects(pods=(typed(pod("a", cpu="x", nodeName="n1")),), nodes=load_cluster(cluster(WORLD)).nodes)
+    objects = ClusterObjects(
+        pods=(typed(pod("a", cpu="x", nodeName="n1")),), nodes=stored_cluster(cluster(WORLD)).nodes
+    )
     with pytest.raises(ClusterFileError):
         simulate.simulate_request(objects, KubeScheduler(), json.dumps({"pending": True}).encode())
 
@@ -387,15 +430,15 @@ def test_claims_come_with_their_pods():
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        pytest.param([7], "claim 1 of the request: expected a ResourceClaim with metadata and spec", id="no object"),
+        pytest.param([7], "claim 1 of the request: expected an object with metadata and spec", id="no object"),
         pytest.param(
             [CLAIM | {"apiVersion": "foo/v1"}],
-            "claim 1 of the request: apiVersion: must be in group resource.k8s.io, not 'foo/v1'",
+            "claim 1 of the request: expected a ResourceClaim, or another object that pods need, not foo/v1 ",
             id="another API",
         ),
         pytest.param(
             [CLAIM, {"kind": "Pod"}],
-            "claim 2 of the request: expected a ResourceClaim with metadata and spec",
+            "claim 2 of the request: expected a ResourceClaim, or another object that pods need, not Pod",
             id="pod",
         ),
         pytest.param(

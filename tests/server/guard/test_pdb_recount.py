@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from extender.cluster.files.manifests import load_cluster
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import Features
 from extender.server.guard.pdb_recount import importance_under_policy, recount_budgets
-from tests.builders import JSON, STARTED, budget, built, cluster, node, pod
+from tests.builders import JSON, STARTED, budget, built, cluster, node, pod, stored_cluster
 
 REPORTED = PreemptionPolicy()
 STRICT = PreemptionPolicy(disruption_budgets="Strict")
@@ -277,7 +276,7 @@ def test_of_equally_important_ones_the_first_one_listed_charges_first():
 @pytest.mark.parametrize(("minor", "violating"), [(36, "a"), (37, "b")])
 def test_of_equal_ones_that_have_not_started_the_first_one_listed_charges_first_from_1_37_on(minor, violating):
     listed = cluster({node("n1"): [one(name, start=None) for name in "ab"]}, budgets=[held(1)])
-    snapshot = Snapshot.build(load_cluster(listed), Features.of(minor))
+    snapshot = Snapshot.build(stored_cluster(listed), Features.of(minor))
     recount, pods = recount_budgets(snapshot, REPORTED), snapshot.pods_on("n1")
     assert {name: recount.violations(pods, frozenset({f"uid-{name}"})) for name in "ab"} == {
         name: int(name == violating) for name in "ab"

@@ -10,9 +10,9 @@ import pytest
 
 from extender.cli import logs
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.server.app import create_app
 from extender.utilities.yaml_reader import read_documents
+from tests.builders import stored_cluster
 from tests.server.conftest import admin_client, client_for, configuration
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ async def test_a_secret_is_in_no_decision_log_audit_line_recording_or_answer(pre
     cluster = example()
     assert SECRET in json.dumps(cluster)
     cache = ClusterCache()
-    cache.replace(load_cluster(cluster))
+    cache.replace(stored_cluster(cluster))
     names = list(cache.snapshot().node_names)
     sections = {"preemption": {"preset": preset}, "recording": {"directory": str(tmp_path / "recording")}}
     sections["audit"] = {"path": str(tmp_path / "audit.log")}

@@ -8,11 +8,11 @@ import asyncio
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler.load import load_kube_scheduler
 from extender.core.profile import PreemptionPolicy
 from extender.server.app import create_app
 from extender.server.settings import ConfigFile, LiveSettings
+from tests.builders import stored_cluster
 from tests.cluster.watch.source_rig import serving
 from tests.fakes.api_server import FakeAPI
 from tests.server.conftest import client_for, configuration, filled_cache, node, pod, preempt_body
@@ -141,7 +141,7 @@ async def test_why_nobody_is_evicted_is_at_most_500_characters_of_plain_text(api
     odd = pod("été\n" + 600 * "x", on="worker-1", cpu="3", priority=10, uid="uid-odd")
     config = configuration(preemption={"protections": {"rules": [{"name": "everybody"}]}})
     cache = ClusterCache()
-    cache.replace(load_cluster({"kind": "List", "items": [node("worker-1"), odd]}))
+    cache.replace(stored_cluster({"kind": "List", "items": [node("worker-1"), odd]}))
     async with client_for(create_app(cache, config)) as client:
         answer = await client.post("/preempt", content=preempt_body(preemptor("first"), **{"worker-1": ["uid-odd"]}))
     why = answer.headers[VETOED]
