@@ -91,7 +91,7 @@ PLACES = {
     "deep nesting": (HEAD + "profiles: " + "[" * 1000, "k.yaml:3: is nested deeper than 100 levels"),
     "more than a ConfigMap holds": ("#" * (1 << 20) + "\n", "k.yaml: is larger than 1 MiB"),
     "JSON with a trailing comma": (
-        '{"apiVersion": "v1",\n}',
+        '{"apiVersion": "v1"\n,}',  # Python 3.13 names the comma, 3.11 what follows it
         "k.yaml:2: begins with {, so kube-scheduler reads it as JSON: ",
     ),
     "a flow mapping, which JSON is not": ("{apiVersion: v1}", "k.yaml:1: begins with {, so kube-scheduler reads it as"),
