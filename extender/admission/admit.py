@@ -117,7 +117,6 @@ def _raise_refused(request: Request, strict: bool) -> None:
     mistakes = [*found.forbidden, *found.invalid]
     if strict:
         mistakes += [f"{path}: Required value" for path in found.left_out]
-    if strict:
         mistakes += [f"unknown field {pruned}" for pruned in found.pruned]
     elif mistakes:
         # A misspelled field is often why a required one is missing.

@@ -36,7 +36,7 @@ def fill_metadata(request: Request) -> None:
         namespace, prefix = metadata.get("namespace", ""), metadata["generateName"]
         # A hash, not a count, so that a thousand pods with one prefix do not each try the names of those before. It is
         # not random either: the same manifest must get the same answer.
-        start = crc32(f"{namespace}/{prefix}/{len(taken) + request.further_pods}".encode())
+        start = crc32(f"{namespace}/{prefix}/{len(taken)}".encode())
         names = generated_names(prefix, start)
         metadata["name"] = next(name for name in names if (namespace, name) not in taken)
 

@@ -14,7 +14,7 @@ from typing import Final
 from extender.k8s.cel.library.kubernetes import semver
 from extender.k8s.cel.values import CelError
 from extender.k8s.limits.limits import MAX_LABEL_CHARACTERS, MAX_NAME_CHARACTERS
-from extender.k8s.requests import is_extended
+from extender.k8s.requests import is_extended, is_pod_level
 from extender.k8s.selectors import is_label_value, is_qualified_name
 
 SAFE_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -232,24 +232,23 @@ def resource_name(name: str) -> str | None:
     return "must be a standard resource type or fully qualified"
 
 
+def is_of_containers(name: str) -> bool:
+    """Return whether the resource is one of those without a prefix that a container may request."""
+    return name in _OF_CONTAINERS or name.startswith(HUGE_PAGES)
+
+
 def container_resource_name(name: str) -> str | None:
     if detail := resource_name(name):
         return detail
     if "/" not in name:
-        is_known = name in _OF_CONTAINERS or name.startswith(HUGE_PAGES)
-        return None if is_known else "must be a standard resource for containers"
+        return None if is_of_containers(name) else "must be a standard resource for containers"
     return None if is_native(name) or is_extended(name) else "doesn't follow extended resource name standard"
-
-
-def is_of_pods(name: str) -> bool:
-    """Return whether the resource may be requested at the level of the pod."""
-    return name in ("cpu", "memory") or name.startswith(HUGE_PAGES)
 
 
 def pod_resource_name(name: str) -> str | None:
     if detail := resource_name(name):
         return detail
-    return None if is_of_pods(name) else 'must be one of "cpu", "hugepages-", "memory"'
+    return None if is_pod_level(name) else 'must be one of "cpu", "hugepages-", "memory"'
 
 
 def quota_resource_name(text: str) -> str | None:

@@ -22,5 +22,3 @@ class Request:
     """Whether the object stands for one that exists, as in a cluster file: its status counts, and what depends on other
     objects is filled in where it is missing, but refuses nothing."""
     findings: Findings = field(default_factory=Findings)
-    further_pods: int = 0
-    """Number of pods of a workload, or of the same file, that were admitted before and are not in the cluster yet."""

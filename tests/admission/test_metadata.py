@@ -48,8 +48,7 @@ def test_generate_name_gives_a_free_name_the_same_each_time() -> None:
     beside = request_of({"generateName": "worker-"}, taken=(name,))
     fill_metadata(beside)
     assert beside.object["metadata"]["name"] != name
-    further = request_of({"generateName": "worker-"})
-    further.further_pods = 1
+    further = request_of({"generateName": "worker-"}, taken=("other",))
     fill_metadata(further)
     assert further.object["metadata"]["name"] != name
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from extender.admission.checks import above_zero
-from extender.admission.names import is_native, is_of_pods, resource_name
+from extender.admission.names import is_native, is_of_containers, resource_name
 from extender.admission.request import Manifest, Request
 from extender.k8s import quantity
 from extender.k8s.priority import HIGHEST_USER_DEFINABLE_PRIORITY, SYSTEM_PRIORITY_CLASSES
@@ -105,7 +105,7 @@ def limits(request: Request, path: str, value: Manifest) -> None:
         if kind == "Pod" and value.get(field):
             findings.forbid(f"{path}.{field}", "may not be specified when `type` is 'Pod'")
     for name in sorted({name for field in _LIMITS for name in value.get(field) or ()}):
-        is_known = kind not in ("Pod", "Container") or "/" in name or is_of_pods(name) or name == "ephemeral-storage"
+        is_known = kind not in ("Pod", "Container") or "/" in name or is_of_containers(name)
         if detail := resource_name(name) or (None if is_known else "must be a standard resource for containers"):
             findings.invalid_value(path, name, detail)
         for field, detail in _mistakes(value, name):

@@ -78,10 +78,7 @@ def _check(request: Request, quota: ResourceQuota, one: Object | None) -> None:
         return
     stored = amounts_of(quota.status.used)
     counted, replaced = _counted(request, quota), _replaced(request, quota)
-    used = {
-        of: max(stored.get(of, 0), counted.get(of, 0)) - replaced.get(of, 0) + request.further_pods * nano
-        for of, nano in requested.items()
-    }
+    used = {of: max(stored.get(of, 0), counted.get(of, 0)) - replaced.get(of, 0) for of in requested}
     exceeded = sorted(of for of, nano in requested.items() if used[of] + nano > hard[of])
     if exceeded:
         texts = (",".join(f"{of}={spelled(of, amounts[of])}" for of in exceeded) for amounts in (requested, used, hard))

@@ -12,14 +12,13 @@ from extender.admission.names import (
     HUGE_PAGES,
     OF_OBJECTS,
     is_native,
-    is_of_pods,
     pod_resource_name,
 )
 from extender.admission.request import Manifest
 from extender.k8s import quantity
 from extender.k8s.objects import ResourceList
 from extender.k8s.quantity import NANO, QuantityError
-from extender.k8s.requests import Nano, is_extended
+from extender.k8s.requests import Nano, is_extended, is_pod_level
 
 _MILLI = NANO // 1000
 # Size of a unit and its suffix, from the largest one on.
@@ -82,13 +81,13 @@ def default_pod_level_resources(spec: Manifest, *, after_admission: bool) -> Non
         for name, nano in aggregate(spec, "requests").items():
             if name not in requests and name in ("cpu", "memory"):
                 requests[name] = spelled(name, nano)
-        requests = {**{name: text for name, text in limits.items() if is_of_pods(name)}, **requests}
+        requests = {**{name: text for name, text in limits.items() if is_pod_level(name)}, **requests}
     # 3. Limits, of resources that every container limits.
     if after_admission:
         containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
         limited = aggregate(spec, "limits")
         for name in requests:
-            if name not in limits and is_of_pods(name) and all(name in _amounts(one, "limits") for one in containers):
+            if name not in limits and is_pod_level(name) and all(name in _amounts(one, "limits") for one in containers):
                 limits[name] = spelled(name, max(limited.get(name, 0), quantity.parse(requests[name])))
     resources |= {key: amounts for key, amounts in (("requests", requests), ("limits", limits)) if amounts}
 

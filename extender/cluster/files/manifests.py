@@ -505,7 +505,7 @@ class _Collector:
 
     def _admitted(self, kind: str, item: "_Item", cluster: AdmissionCluster) -> tuple[Object, Findings]:
         """Return the object as an API server would have stored it; ClusterFileError with all mistakes."""
-        raw = _with_namespace(_raw_object(item), KINDS[kind])
+        raw = _raw_object(item)
         try:
             stored, findings = admit(kind, raw, cluster, is_state=True)
             return msgspec.convert(stored, KINDS[kind].type), findings
@@ -560,14 +560,6 @@ def _with_defaults(loaded: Any, kind: Kind) -> Any:
                 if one.allocation_mode == "ExactCount" and not one.count:
                     msgspec.structs.force_setattr(one, "count", 1)
     return loaded if metadata is loaded.metadata else msgspec.structs.replace(loaded, metadata=metadata)
-
-
-def _with_namespace(raw: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """Return the object in a namespace, as kubectl sends it."""
-    metadata = raw.get("metadata")
-    if not kind.namespaced or not isinstance(metadata, dict) or metadata.get("namespace"):
-        return raw
-    return raw | {"metadata": metadata | {"namespace": DEFAULT_NAMESPACE}}
 
 
 def _revision(one: Object) -> int:

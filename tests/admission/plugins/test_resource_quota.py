@@ -150,14 +150,10 @@ def test_a_pod_of_the_same_name_is_replaced():
     assert refused(pod("a", ONE), quota({"pods": "1"}), *there)
 
 
-def test_pods_that_are_not_in_the_cluster_yet_count():
-    made = request("Pod", pod("a", ONE), cluster(quota({"requests.cpu": "3"})))
-    made.further_pods = 2
-    resource_quota.validate(made)
-    assert not made.findings.forbidden
-    made.further_pods = 3
-    resource_quota.validate(made)
-    assert made.findings.forbidden
+def test_requests_of_the_pods_before_it_count():
+    before = [stored(pod(name, ONE)) for name in ("b", "c", "d")]
+    assert not refused(pod("a", ONE), quota({"requests.cpu": "3"}), *before[:2])
+    assert refused(pod("a", ONE), quota({"requests.cpu": "3"}), *before)
 
 
 def test_each_pod_is_counted_once_in_a_run(monkeypatch):
