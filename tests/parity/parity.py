@@ -65,13 +65,13 @@ class Evaluated:
         """
         if scheduler is None:
             scheduler = _configured(scenario["config"]) if "config" in scenario else _UNCONFIGURED
+        # The verdicts are of kube-scheduler's own plugins: other extenders of the configuration were not asked.
+        scheduler = scheduler.for_calls()
         if snapshot is None:
             snapshot = Snapshot.build(stored_cluster(scenario["cluster"]), scheduler.features)
         pod = typed(scenario["pod"])
         found = Evaluation(snapshot, pod, cls.profile_of(scheduler, pod), NOW).to_dict()
-        # The verdicts are of kube-scheduler's own plugins: other extenders of the configuration were not asked.
-        plugins = {name: nodes for name, nodes in found.get("notEvaluated", {}).items() if name[:10] != "extenders["}
-        not_evaluated = len({node for nodes in plugins.values() for node in nodes})
+        not_evaluated = len({node for nodes in found.get("notEvaluated", {}).values() for node in nodes})
         expected = scenario | {"expected": normal(scenario["expected"])}
         differences = compare(expected, normal(found), excuse=False)
         return cls(scenario, scheduler, snapshot, pod, not_evaluated, differences)

@@ -89,7 +89,7 @@ def test_names_are_text_in_the_result_and_in_the_error_of_a_simulation(tabs):
     expect(page.locator("#result")).to_contain_text(f"default/{IMAGE}")
     nothing_ran(page)
     tabs.refused.add(400)
-    page.get_by_label("Pod, as JSON").fill('{"kind": "<img src=x onerror=alert(3)>"}')
+    page.get_by_label("Pod, as JSON").fill('{"kind": "Pod", "metadata": {"name": "<img src=x onerror=alert(3)>"}}')
     page.get_by_role("button", name="Simulate").click()
     expect(page.locator("#result .alert")).to_contain_text("<img src=x onerror=alert(3)>")
     nothing_ran(page)

@@ -139,7 +139,7 @@ def test_the_error_of_the_service_is_shown(tabs):
     page = tabs.open("#/what-if")
     fill(page, {"kind": "DaemonSet", "metadata": {"name": "d"}})
     simulate(page)
-    expect(page.locator("#result")).to_contain_text("'DaemonSet' is not a Pod")
+    expect(page.locator("#result")).to_contain_text("DaemonSet d is invalid: spec.selector: Required value")
     expect(page.get_by_role("button", name="Simulate")).to_be_enabled()
 
 
