@@ -36,6 +36,9 @@ LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 NODE_OPERATORS: Final = (*LABEL_OPERATORS, "Gt", "Lt")
 FIELD_OPERATORS: Final = ("In", "NotIn")
 
+HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+"""Effects of the taints that keep a pod off a node."""
+
 LabelPredicate = Callable[[Mapping[str, str]], bool]
 """Predicate that returns whether labels are selected."""
 

@@ -8,7 +8,6 @@
 Rule: nothing is decided here, and the snapshot is left unchanged.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -37,6 +36,8 @@ from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests
 from extender.k8s.workloads import is_mirror
 from extender.report.cycle_report import claim_hint, evicted_pods
+from extender.report.facts.node_facts import facts_of_nodes, summarize
+from extender.report.facts.schema import AnyFact
 from extender.report.pod_schema import (
     Diagnosis,
     NodeDiagnosis,
@@ -54,7 +55,7 @@ from extender.report.scheduler_report import changed_policies, limitations
 from extender.report.schema import NodeOutcome, NodeReport
 from extender.report.simulation_schema import AdmissionReport, ClusterSize
 from extender.report.tried_node import TriedNode
-from extender.report.wording import NOT_TRIED_SENTENCES, REJECTED_BY
+from extender.report.wording import NOT_TRIED_SENTENCES, REJECTED_BY, in_brackets
 from extender.utilities.text import join_counts, join_names, pluralize
 
 MAX_EXAMPLES = 10
@@ -205,7 +206,7 @@ def node_diagnoses(evaluation: Evaluation) -> list[NodeDiagnosis]:
     # 1. Read the parts of the Evaluation.
     names, scores, tried = evaluation.context.snapshot.node_names, evaluation.scores, evaluation.policies
     totals = scores.total if scores.error is None else None  # a plugin failed: no totals
-    statuses = evaluation.filter.statuses(np.arange(len(names)))
+    statuses, facts = evaluation.filter.statuses(np.arange(len(names))), facts_of_nodes(evaluation)
     masks = [(plugin, mask.tolist()) for plugin, mask in evaluation.filters_not_evaluated.items()]
     passed = (evaluation.filter.codes == Code.SUCCESS).tolist()
     masks += [(extender, passed) for extender in evaluation.extenders("filter")]
@@ -239,6 +240,7 @@ def node_diagnoses(evaluation: Evaluation) -> list[NodeDiagnosis]:
             code=distinct[index].code,
             plugin=distinct[index].plugin,
             reasons=distinct[index].reasons,
+            facts=[*facts(row, distinct[index].plugin)] if distinct[index].code not in ("Success", "Error") else [],
             scores=scores_of.get(row),
             preemption=preemption_of.get(row),
             not_evaluated=[plugin for plugin, mask in masks if mask[row]],
@@ -254,14 +256,21 @@ def _report_status(status: Status) -> PluginStatus:
 
 def _reason_counts(nodes: Iterable[NodeDiagnosis]) -> list[ReasonCount]:
     """Count the nodes per reason, as FitError does."""
-    names: dict[tuple[str, str, str], list[str]] = {}
+    rejected: dict[tuple[str, str, str], list[NodeDiagnosis]] = {}
     for one in nodes:
         if one.code != "Success":
             for reason in one.reasons:
-                names.setdefault((one.code, one.plugin, reason), []).append(one.name)
+                rejected.setdefault((one.code, one.plugin, reason), []).append(one)
     counts = [
-        ReasonCount(code=code, plugin=plugin, reason=reason, nodes=len(of), examples=of[:MAX_EXAMPLES])
-        for (code, plugin, reason), of in names.items()
+        ReasonCount(
+            code=code,
+            plugin=plugin,
+            reason=reason,
+            nodes=len(of),
+            examples=[one.name for one in of[:MAX_EXAMPLES]],
+            facts=summarize(one.facts for one in of),
+        )
+        for (code, plugin, reason), of in rejected.items()
     ]
     return sorted(counts, key=lambda one: (-one.nodes, one.reason, one.code))
 
@@ -372,12 +381,20 @@ def _rejected_sentence(
     if cycle.post_filter is None:
         return f"{pod} is not scheduled: {cycle.message}"
     if len(nodes) == 1:
-        where = f"{pod} does not fit on {nodes[0].name}: {prefilter or ', '.join(nodes[0].reasons)}"
+        reasons, facts = prefilter or ", ".join(nodes[0].reasons), in_brackets(summarize([nodes[0].facts]), 1)
+        where = f"{pod} does not fit on {nodes[0].name}: {reasons}{facts}"
     else:
-        # `5 with too little cpu, 1 cordoned`: the most common reason first
-        counts = Counter(phrase_of(one.code, one.plugin, tuple(one.reasons)) for one in nodes if one.code != "Success")
-        phrases = join_counts(sorted(counts.items(), key=lambda item: (-item[1], item[0])), MAX_PHRASES)
-        where = f"{pod} fits on none of {len(nodes)} nodes: {prefilter or phrases}"
+        # `5 with a taint that it does not tolerate (gpu:NoSchedule), 1 cordoned`: the most common reason first
+        rejected: dict[str, list[Sequence[AnyFact]]] = {}
+        for one in nodes:
+            if one.code != "Success":
+                rejected.setdefault(phrase_of(one.code, one.plugin, tuple(one.reasons)), []).append(one.facts)
+        counts = sorted([(phrase, len(facts)) for phrase, facts in rejected.items()], key=lambda one: (-one[1], one[0]))
+        most_common, size = counts[0]
+        cause = in_brackets(summarize(rejected[most_common]), size)
+        counts[0] = most_common + cause, size
+        phrases = f"{prefilter}{cause}" if prefilter else join_counts(counts, MAX_PHRASES)
+        where = f"{pod} fits on none of {len(nodes)} nodes: {phrases}"
     return f"{where}; {_preemption_clause(cycle.pod, preemption)}"
 
 

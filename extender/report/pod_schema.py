@@ -9,6 +9,7 @@ import msgspec
 
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.scheduling_cycle.result import ReservedClaim
+from extender.report.facts.schema import AnyFact, FactCount
 from extender.report.schema import Chance, NodeReport
 from extender.report.simulation_schema import AdmissionReport, ClusterSize, EvictedPod
 
@@ -39,6 +40,8 @@ class ReasonCount(DiagnosisStruct, frozen=True, kw_only=True):
     nodes: int
     examples: list[str]
     """Names of the first ten of these nodes."""
+    facts: list[FactCount] = []
+    """What exactly rejects these nodes: the five most common facts."""
 
 
 class PluginStatus(DiagnosisStruct, frozen=True, kw_only=True):
@@ -82,6 +85,8 @@ class NodeDiagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     """Success, Unschedulable, UnschedulableAndUnresolvable or Error."""
     plugin: str
     reasons: list[str]
+    facts: list[AnyFact] = []
+    """What exactly rejects the node."""
     scores: NodeScores | None
     """Null where the pod does not fit."""
     preemption: NodePreemption | None

@@ -2,15 +2,17 @@
 
 kube-scheduler's own reasons and messages stay in their plugins. The page loads these tables as /ui/wording.json.
 
-Rule: codes and words only; nothing is computed here, and only types of the engine are imported.
+Rule: codes and words only; nothing is decided here, and only types of the engine are imported.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from extender.admission.findings import ASSUMED, LEFT_OUT, PRUNED
 from extender.core.scheduling_cycle.result import ClaimAllocation
+from extender.report.facts.schema import AnyFact, FactCount, TaintFact
 from extender.report.pod_schema import PodState, Verdict
 from extender.report.schema import NodeOutcome
 from extender.report.simulation_schema import AdmissionReport, EvictionCause
@@ -216,6 +218,26 @@ REJECTED_BY = {
 }
 """Plugin -> words for the nodes that it rejects, after their number; NodeResourcesFit names the resources."""
 
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+MAX_FACTS = 2
+"""Number of facts that a sentence names."""
+
+
+def describe_fact(fact: AnyFact) -> str:
+    """Return what rejects a node, in a few words."""
+    match fact:
+        case TaintFact(key=key, value=value, effect=effect):
+            return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
+def in_brackets(facts: Sequence[FactCount], nodes: int) -> str:
+    """Return the facts of `nodes` nodes as ` (a on 3, b on 1)`, without counts where they hold for all; "" for none."""
+    shown = [describe_fact(one.fact) + (f" on {one.nodes}" if one.nodes < nodes else "") for one in facts[:MAX_FACTS]]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
 
 VERDICT_STYLES: dict[Verdict, str] = {
     "Fits": "bold green",

@@ -1,4 +1,4 @@
-"""Counts and lists in words."""
+"""Counts, lists and amounts in words."""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,3 +30,14 @@ def join_counts(counts: Iterable[tuple[str, int]], limit: int) -> str:
 def shortened(text: str, limit: int) -> str:
     """Return the text, cut off after `limit` characters."""
     return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def format_amount(resource: str, value: int) -> str:
+    """Format millicores, bytes or a count as manifests write it: 250m, 3, 4Gi."""
+    if resource == "cpu":
+        return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        for power, unit in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+            if abs(value) >= 1 << power:
+                return f"{value / (1 << power):.1f}".removesuffix(".0") + unit
+    return str(value)

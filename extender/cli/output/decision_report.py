@@ -16,7 +16,7 @@ from extender.errors import printable
 from extender.report import schema
 from extender.report.schema import DecisionReport, NodeReport
 from extender.report.wording import DECISION_OUTCOMES, NODE_OUTCOMES, VICTIM_SELECTION_NOTES, Words
-from extender.utilities.text import join_names, pluralize
+from extender.utilities.text import format_amount, join_names, pluralize
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def render(
 def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableType:
     """Return a grid of pod, time, state of the cluster cache, policies and mode."""
     pod, verb = decision.incoming, "replayed" if invocation.is_replay else "decided"
-    requested = [f"{tables.format_amount(name, value)} {name}" for name, value in pod.requests.items() if value]
+    requested = [f"{format_amount(name, value)} {name}" for name, value in pod.requests.items() if value]
     rows = {
         "pod": f"{pod.key}, priority {pod.priority}" + (f", requests {', '.join(requested)}" if requested else ""),
         "when": f"{tables.format_timestamp(decision.time)} UTC, {verb} in {decision.milliseconds:.1f} ms",

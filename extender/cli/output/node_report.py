@@ -12,7 +12,6 @@ from extender.cli.output import decision_report
 from extender.cli.output.decision_report import Invocation, status_message
 from extender.cli.output.tables import (
     AdaptiveTable,
-    format_amount,
     format_amounts,
     format_timestamp,
     indented,
@@ -27,7 +26,7 @@ from extender.report.schema import (
     RunningPodReport,
 )
 from extender.report.wording import NODE_OUTCOMES, ROLES, VICTIM_SELECTION_NOTES
-from extender.utilities.text import join_names, more, pluralize
+from extender.utilities.text import format_amount, join_names, more, pluralize
 
 
 def render(

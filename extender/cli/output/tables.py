@@ -20,7 +20,7 @@ from rich.text import Text
 
 from extender.errors import printable
 from extender.k8s.time import format_time, parse_time
-from extender.utilities.text import more
+from extender.utilities.text import format_amount, more
 
 
 def text(value: object, style: str = "") -> Text:
@@ -94,17 +94,6 @@ def indented(part: RenderableType, by: int = 2) -> Padding:
 
 def format_amounts(amounts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {format_amount(name, value)}" for name, value in amounts.items())
-
-
-def format_amount(resource: str, value: int) -> str:
-    """Format millicores, bytes or a count as manifests write it: 250m, 3, 4Gi."""
-    if resource == "cpu":
-        return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        for power, unit in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
-            if abs(value) >= 1 << power:
-                return f"{value / (1 << power):.1f}".removesuffix(".0") + unit
-    return str(value)
 
 
 def format_timestamp(time: str) -> str:

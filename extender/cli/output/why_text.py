@@ -13,7 +13,6 @@ from extender.cli.output import node_report
 from extender.cli.output.tables import (
     AdaptiveTable,
     CellRow,
-    format_amount,
     format_timestamp,
     indented,
     section_heading,
@@ -22,9 +21,9 @@ from extender.cli.output.tables import (
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.framework.status import cut_message
 from extender.report.diagnose import evicted_sentence
-from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome
-from extender.report.wording import STATUS_CODES, VERDICT_STYLES, describe_admission
-from extender.utilities.text import join_names, pluralize
+from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome, ReasonCount
+from extender.report.wording import STATUS_CODES, VERDICT_STYLES, describe_admission, describe_fact
+from extender.utilities.text import format_amount, join_names, pluralize
 
 MAX_EXAMPLES = 3
 """Maximum number of nodes that the table names per reason, unless it is wide."""
@@ -49,6 +48,7 @@ def render(
     if found.reasons:
         yield from section_heading(f"reasons, of {pluralize(len(found.nodes), 'node')}")
         yield _reasons_table(found, is_wide=is_wide)
+        yield from _render_reason_facts(found.reasons)
     if found.preemption is not None:
         yield from _render_preemption(found.preemption)
     if show_all and found.nodes:
@@ -126,6 +126,17 @@ def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
         names = join_names(examples, len(examples), one.nodes)
         rows.append((*cells, text(meaning, STATUS_CODES[one.code].style), text(names)))
     return AdaptiveTable(("NODES", "PLUGIN", "REASON", code, "EXAMPLES"), rows, lead=3)
+
+
+def _render_reason_facts(reasons: Sequence[ReasonCount]) -> Iterator[RenderableType]:
+    """Render a line per fact, after the number of nodes and the reason."""
+    if any(one.facts for one in reasons):
+        yield from section_heading("facts")
+    for one in reasons:
+        for fact in one.facts:
+            yield indented(
+                text(f"{pluralize(fact.nodes, 'node')}: {one.plugin or 'framework'}: {describe_fact(fact.fact)}")
+            )
 
 
 def _render_preemption(found: PreemptionOutcome) -> Iterator[RenderableType]:
@@ -215,6 +226,8 @@ def _render_node(found: Diagnosis, node: NodeDiagnosis, *, show_all: bool) -> It
     else:
         reasons, helps = "; ".join(node.reasons), STATUS_CODES[node.code].label
         yield indented(text(f"{node.plugin or 'framework'}: {reasons} ({node.code}: {helps})", "red"))
+        for fact in node.facts:
+            yield indented(text(describe_fact(fact)), 4)
     if node.not_evaluated:
         names = ", ".join(node.not_evaluated)
         yield indented(text(f"not evaluated here, kube-scheduler decides: {names}", "yellow"))

@@ -44,6 +44,7 @@ from extender.server.context import ServerContext
 from extender.server.observability.decision_log import DecisionLog
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings
+from extender.utilities.text import format_amount
 from tests.builders import budget, incoming, node, pod
 from tests.device_builders import undecided_claim, using_claims
 from tests.report.test_render import STRICT, filtered, preempted, scored
@@ -821,7 +822,7 @@ def test_the_page_says_what_becomes_of_nodes_and_pods(word):
     ],
 )
 def test_amounts_are_written_as_in_manifests(resource, value, shown):
-    assert tables.format_amount(resource, value) == shown
+    assert format_amount(resource, value) == shown
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from extender.k8s.affinity import PodSelector
 from extender.k8s.limits.limits import MAX_HARD_CONSTRAINTS, TOO_MANY_HARD_CONSTRAINTS
 from extender.k8s.objects import Pod, TopologySpreadConstraint
 from extender.k8s.selectors import (
+    HARD_EFFECTS,
     NOTHING,
     LabelMatcher,
     SelectorError,
@@ -55,8 +56,6 @@ SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(5, ZONE, "ScheduleAnyway"),
 )
 """Constraints of a pod that has none, unless the profile sets default constraints (systemDefaultConstraints)."""
-
-_HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 # --- constraints ----------------------------------------------------------------------------------------------------
@@ -142,7 +141,7 @@ def _included_nodes(
             included &= nodes_matching(snapshot, affinity)
         if honors_taints:
             included &= snapshot.taints.map_bool(
-                lambda taints: find_untolerated(taints, tolerations, _HARD_EFFECTS, compares=compares) is None
+                lambda taints: find_untolerated(taints, tolerations, HARD_EFFECTS, compares=compares) is None
             )
         found[honors_affinity, honors_taints] = included
     return found

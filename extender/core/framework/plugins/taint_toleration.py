@@ -11,19 +11,17 @@ from extender.core.framework.plugins.shared.normalize import normalize
 from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.snapshot.arrays import IntArray, NodeRows
 from extender.k8s.objects import Taint
-from extender.k8s.selectors import find_untolerated, tolerates
+from extender.k8s.selectors import HARD_EFFECTS, find_untolerated, tolerates
 
 NAME = "TaintToleration"
 REASON = "node(s) had untolerated taint(s)"
-
-_HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """Return one check, even without taints in the cluster; each distinct list of taints is evaluated once."""
     tolerations, features, taints = context.pod.spec.tolerations or (), context.features, context.snapshot.taints
     compares = features.taint_toleration_comparison_operators
-    found = [find_untolerated(one, tolerations, _HARD_EFFECTS, compares=compares) for one in taints.values]
+    found = [find_untolerated(one, tolerations, HARD_EFFECTS, compares=compares) for one in taints.values]
     rejected = np.fromiter((taint is not None for taint in found), np.bool_, len(found))[taints.codes]
     if features.taint_reason_without_taint:
         return (StaticCheck(NAME, rejected, (REASON,)),)
