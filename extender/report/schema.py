@@ -12,6 +12,9 @@ import msgspec
 VerbName = Literal["filter", "prioritize", "preempt"]
 """A verb that has a decision; `bind` has none."""
 
+DecisionMode = Literal["answered", "observed", "passthrough", "failed"]
+"""What became of a decision; audit.md explains `mode`."""
+
 # The CLI imports this module to start fast: it must not load the engine.
 Chance = Literal["BudgetOrder", "UnstableSort"]
 """Why kube-scheduler may choose other victims, as in `core.chance`."""

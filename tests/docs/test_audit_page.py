@@ -6,17 +6,31 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from extender.report.audit.schema import (
+    AuditBudget,
+    AuditKind,
+    AuditNode,
+    BindLine,
+    LostRecord,
+    PreemptLine,
+    ProcessRecord,
+)
 from extender.server.observability import audit_log
-from extender.server.observability.audit import AuditBudget, AuditKind, AuditNode, BindLine, PreemptLine
 from extender.utilities import log_throttle
 
 PAGE = (Path(__file__).parents[2] / "docs/audit.md").read_text()
-LINES: dict[str, type[msgspec.Struct]] = {"preempt": PreemptLine, "bind": BindLine}
+LINES: dict[str, type[msgspec.Struct]] = {
+    "preempt": PreemptLine,
+    "bind": BindLine,
+    "auditStarted": ProcessRecord,
+    "auditStopped": ProcessRecord,
+    "auditLost": LostRecord,
+}
 
 
 def examples():
     found = [text.replace("\n", "") for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
-    return {re.findall(r'"verb":"(\w+)"', text)[0]: text for text in found}
+    return {re.findall(r'"(?:verb|event)":"(preempt|bind|audit[A-Z]\w+)"', text)[0]: text for text in found}
 
 
 @pytest.mark.parametrize("verb", LINES)
@@ -25,7 +39,7 @@ def test_the_example_is_a_line(verb):
     assert msgspec.json.decode(msgspec.json.encode(line)) == msgspec.json.decode(examples()[verb])
 
 
-@pytest.mark.parametrize("kind", [PreemptLine, BindLine, AuditNode, AuditBudget, AuditKind])
+@pytest.mark.parametrize("kind", [PreemptLine, BindLine, AuditNode, AuditBudget, AuditKind, ProcessRecord, LostRecord])
 def test_every_key_is_on_the_page(kind):
     for key in kind.__struct_encode_fields__:
         assert re.search(rf'[`"]{key}[`":]', PAGE) or key in ("timestamp", "verb", "event"), key

@@ -12,7 +12,7 @@ RESULTS = (
     "core.recorded_devices",
     "core.scheduling_cycle",
     "cluster.list.pod_history",
-    "server.observability.audit",
+    "server.observability.audit",  # at 44713b1: the audit lines
     "core.explain",  # at 44713b1: explain, diagnosis, simulator
     "core.diagnosis",
     "core.simulator",

@@ -1,62 +1,76 @@
-"""The audit log: a thread that writes audit lines to standard output or a file.
+"""The audit log: a thread that writes audit records to standard output or a file.
 
-An answer waits up to 100 ms for its line to be written. After a timeout, answers do not wait until the thread has
-caught up. Lost lines are counted, and reported every 10 s.
+An answer waits up to 100 ms for its record to be written. After a timeout, answers do not wait until the thread has
+caught up. Each record has a sequence number, so that a reader sees which ones are missing. Lost records are counted,
+logged every 10 s and at the stop, and a record stands in their place once writing works again.
 
-Rule: neither a blocked pipe nor a full disk delays an answer further, and no line is lost silently.
+Rule: neither a blocked pipe nor a full disk delays an answer further, and no record is lost silently.
 """
 
+import contextlib
 import logging
 import os
+import secrets
+import socket
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from extender.errors import ConfigError
+from extender.k8s.time import format_time
+from extender.report.audit.schema import LostRecord, ProcessRecord
+from extender.server.observability.audit import encode_line
 from extender.server.observability.writer_thread import WriterThread, write_some
 from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, Throttle
+from extender.version import __version__
 
 log = logging.getLogger(__name__)
 
 MAX_WAIT_SECONDS = 0.1
-"""Longest wait of an answer for its audit line."""
+"""Longest wait of an answer for its audit record."""
 
 MAX_QUEUED_BYTES = 16 << 20
-"""Maximum size of all queued lines."""
+"""Maximum size of all queued records."""
 
 STOP_TIMEOUT_SECONDS = 2.0
-"""Time limit for writing the queued lines at shutdown."""
+"""Time limit for writing the queued records at shutdown."""
 
 _STDOUT = 1
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
+Encode = Callable[[str, int], bytes]
+"""Function from the ID of the process and the record's sequence number to the line, with its newline."""
 
-class _QueuedLine(NamedTuple):
+
+class _QueuedRecord(NamedTuple):
+    sequence: int
     data: bytes
     done: threading.Event
-    """Set when the line is written or lost."""
+    """Set when the record is written or lost."""
 
 
 class AuditLog:
-    """The audit log; off until `start`. Only the thread that decides calls `write`."""
+    """The audit log of this process, which starts once; only the thread that decides calls `write`."""
 
     def __init__(self, path: Path | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`path`: the file to write; None for standard output."""
-        self.written = 0
-        """Number of lines written."""
         self.path = path
+        # As the identity of a replica in client-go's leader election: in Kubernetes the host name is that of the pod.
+        self.process = f"{socket.gethostname()}_{secrets.token_hex(4)}"
         self._throttle = Throttle(LOG_INTERVAL_SECONDS, clock)
-        self._thread: WriterThread[_QueuedLine] | None = None
+        self._thread: WriterThread[_QueuedRecord] | None = None
+        self._writer = _RecordWriter(self.process, self._log_dropped)
+        self._numbering = threading.Lock()
+        """Held from a record's number to its place in the queue: `stop` runs on another thread than `write`."""
+        self._next = 0
+        """Sequence number of the next record."""
         self._is_behind = False
-        self._queued = 0
         self._refused = 0
-        """Number of lines lost in the thread that decides."""
-        self._failed = 0
-        """Number of lines lost in the thread that writes."""
+        """Number of records that did not get into the queue, or were still there at the stop."""
         self._logged_dropped = 0
 
     @property
@@ -64,69 +78,144 @@ class AuditLog:
         return self._thread is not None
 
     @property
+    def written(self) -> int:
+        """Number of records written."""
+        return self._writer.written
+
+    @property
     def dropped(self) -> int:
-        """Number of lines lost; the log has the reasons."""
-        return self._failed + self._refused
+        """Number of records lost; the log has the reasons."""
+        return self._writer.failed + self._refused
 
     def start(self) -> None:
-        """Open the target and start the thread; ConfigError if the target is not writable."""
-        if self._thread is None:
-            target = AuditTarget(self.path)
-            self._thread = WriterThread("audit", MAX_QUEUED_BYTES, partial(self._write_lines, target), target.close)
-            self._thread.start()
+        """Open the target, start the thread and write the first record; ConfigError if the target is not writable."""
+        target = AuditTarget(self.path)
+        self._thread = WriterThread("audit", MAX_QUEUED_BYTES, partial(self._writer.write_all, target), target.close)
+        self._thread.start()
+        self._put(self._thread, partial(_encode_process_record, "auditStarted"))
 
     def stop(self) -> None:
-        """Write the queued lines, for at most STOP_TIMEOUT_SECONDS, and stop the thread."""
-        thread, self._thread = self._thread, None
-        if thread is not None and not thread.finish(STOP_TIMEOUT_SECONDS):
-            # The line that is being written when the process ends counts as lost, too.
+        """Write the queued records and the last one, for at most STOP_TIMEOUT_SECONDS, and stop the thread."""
+        thread = self._thread
+        if thread is None or thread.is_ending:
+            return
+        self._put(thread, partial(_encode_process_record, "auditStopped"), is_last=True)
+        if not thread.finish(STOP_TIMEOUT_SECONDS):
+            self._writer.is_abandoned = True
             thread.clear()
-            lost = self._queued - self.written - self._failed
-            self._refused += lost
-            log.error("audit: shutdown timed out: dropped %d lines, the last one may be incomplete", lost)
+            # The record that is being written when the process ends counts as lost, too.
+            self._refused = self._next - self._writer.written - self._writer.failed
+            self._writer.reason = "shutdown timed out, the last one may be incomplete"
+        self._log_dropped(is_final=True)
 
-    def write(self, data: bytes) -> None:
-        """Queue one line, with its newline, and wait until it is written, for at most MAX_WAIT_SECONDS."""
-        thread = self._thread  # read once: `stop` runs on another thread
+    def write(self, encode: Encode) -> None:
+        """Queue one record and wait until it is written, for at most MAX_WAIT_SECONDS."""
+        thread = self._thread
         if thread is None:
             return
         # 1. Has the thread caught up since a wait timed out?
         self._is_behind = self._is_behind and thread.size > 0
-        # 2. Queue the line.
-        line = _QueuedLine(data, threading.Event())
-        if not thread.put(line, len(data)):
-            self._refused += 1
-            self._log_dropped("the queue is full")
-            return
-        self._queued += 1
+        # 2. Queue the record.
+        done = self._put(thread, encode)
         # 3. Wait for it, unless the thread is behind.
-        if not self._is_behind and not line.done.wait(MAX_WAIT_SECONDS):
+        if done is not None and not self._is_behind and not done.wait(MAX_WAIT_SECONDS):
             self._is_behind = True
             log.warning("audit: writing to %s is slow, answers do not wait for it until it has caught up", self._place)
 
     def count_lost(self) -> None:
-        """Count a line that could not be encoded."""
-        self._refused += 1
+        """Count a record that could not be made."""
+        with self._numbering:
+            self._next += 1
+            self._refuse("an internal error")
 
-    def _write_lines(self, target: "AuditTarget", lines: Iterator[_QueuedLine]) -> None:
-        for line in lines:
+    def _put(
+        self, thread: WriterThread[_QueuedRecord], encode: Encode, *, is_last: bool = False
+    ) -> threading.Event | None:
+        """Number and queue a record; return an event that is set when it is written or lost, None if it is lost now."""
+        with self._numbering:
+            sequence, done = self._next, threading.Event()
+            self._next += 1
             try:
-                target.write(line.data)
-                self.written += 1
-            except OSError as error:
-                self._failed += 1
-                self._log_dropped(error.strerror or str(error))
-            finally:
-                line.done.set()
+                data = encode(self.process, sequence)
+            except Exception:
+                self._refuse("an internal error")
+                raise
+            if thread.is_ending:
+                self._refuse("the process was stopping")
+                return None
+            # A full queue takes a record of size 0.
+            if not thread.put(_QueuedRecord(sequence, data, done), 0 if is_last else len(data)):
+                self._refuse("the queue is full")
+                return None
+            if is_last:
+                thread.end()
+        return done
+
+    def _refuse(self, reason: str) -> None:
+        self._refused += 1
+        self._writer.reason = reason
+        self._log_dropped()
 
     @property
     def _place(self) -> str:
         return str(self.path or "standard output")
 
-    def _log_dropped(self, why: str) -> None:
-        if self._throttle.is_due():
-            log.error("audit: dropped %d lines for %s: %s", self.dropped - self._logged_dropped, self._place, why)
-            self._logged_dropped = self.dropped
+    def _log_dropped(self, *, is_final: bool = False) -> None:
+        """Log the number of records lost since the last such line, if it is due; `is_final`: in any case."""
+        lost = self.dropped - self._logged_dropped
+        if lost and (self._throttle.is_due() or is_final):
+            log.error("audit: dropped %d lines for %s: %s", lost, self._place, self._writer.reason)
+            self._logged_dropped += lost
+
+
+class _RecordWriter:
+    """Writes records in the thread of the audit log, and in the place of lost ones a record that counts them."""
+
+    def __init__(self, process: str, log_dropped: Callable[[], None]) -> None:
+        self.written = self.failed = 0
+        self.reason = ""
+        """Why the last lost record was lost."""
+        self.is_abandoned = False
+        """True once the shutdown timed out: what is still queued counts as lost, so none of it may be written."""
+        self._process, self._log_dropped = process, log_dropped
+        self._next = 0
+        """Sequence number of the next record that is neither written nor reported as lost."""
+
+    def write_all(self, target: "AuditTarget", records: Iterator[_QueuedRecord]) -> None:
+        for record in records:
+            if not self.is_abandoned:
+                try:
+                    self._write(target, record)
+                except OSError as error:
+                    self.failed += 1
+                    self.reason = error.strerror or str(error)
+                self._log_dropped()
+            record.done.set()
+
+    def _write(self, target: "AuditTarget", record: _QueuedRecord) -> None:
+        if record.sequence > self._next:
+            lost = LostRecord(
+                event="auditLost",
+                timestamp=_now(),
+                process=self._process,
+                first=self._next,
+                last=record.sequence - 1,
+                reason=self.reason,
+            )
+            target.write(encode_line(lost))
+            self._next = record.sequence
+        target.write(record.data)
+        self._next += 1
+        self.written += 1
+
+
+def _encode_process_record(event: Literal["auditStarted", "auditStopped"], process: str, sequence: int) -> bytes:
+    record = ProcessRecord(event=event, timestamp=_now(), process=process, sequence=sequence, version=__version__)
+    return encode_line(record)
+
+
+def _now() -> str:
+    return format_time(time.time_ns(), 6)
 
 
 class AuditTarget:
@@ -135,13 +224,13 @@ class AuditTarget:
     def __init__(self, path: Path | None) -> None:
         """Open the target; ConfigError if it is not writable."""
         self._path = path
-        self._is_torn = False
-        """True if the last line was written in part: a newline has to separate the next one from it."""
         try:
             self._fd = os.dup(_STDOUT) if path is None else os.open(path, _FLAGS, 0o600)
         except OSError as error:
             where = "standard output" if path is None else path
             raise ConfigError(f"audit.path: cannot write to {where}: {error.strerror or error}") from error
+        self._is_torn = path is not None and _is_torn(path)
+        """True if the last line was written in part: a newline has to separate the next one from it."""
 
     def close(self) -> None:
         os.close(self._fd)
@@ -178,6 +267,16 @@ class AuditTarget:
             raise
         os.close(self._fd)
         self._fd, self._is_torn = fresh, False
+
+
+def _is_torn(path: Path) -> bool:
+    """Return whether the last line of a file has no newline, as after a kill; False if we may not read the file."""
+    with contextlib.suppress(OSError):
+        if path.is_file() and path.stat().st_size:  # nothing else has an end to seek
+            with path.open("rb") as file:
+                file.seek(-1, os.SEEK_END)
+                return file.read() != b"\n"
+    return False
 
 
 def check_writable(path: Path | None) -> None:

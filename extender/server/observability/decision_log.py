@@ -25,12 +25,10 @@ from extender.report import summary as sentences
 from extender.report.ranking_report import report_ranking
 from extender.report.render import render_nodes, render_pod_claims
 from extender.report.scheduler_report import changed_policies, report_scheduler
-from extender.report.schema import DecisionReport, DecisionSummary, VerbName
+from extender.report.schema import DecisionMode, DecisionReport, DecisionSummary, VerbName
 from extender.report.tried_node import report_pod
 
 VERBS: tuple[VerbName, ...] = get_args(VerbName)
-
-DecisionMode = Literal["answered", "observed", "passthrough", "failed"]
 
 ALLOCATOR_SHARE = 6
 """Share of debug.decisionsSize, as 1/n, that is reserved for memory that the allocator cannot give back."""

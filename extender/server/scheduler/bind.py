@@ -14,9 +14,9 @@ from msgspec import structs
 from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
 from extender.core.eviction_history import EvictionHistory
+from extender.report.schema import DecisionMode
 from extender.server.context import Binder, ServerContext
 from extender.server.http.deadline import NO_DEADLINE, Deadline
-from extender.server.observability.decision_log import DecisionMode
 from extender.server.scheduler import journal
 from extender.server.scheduler.failure_policy import error_message, failure_answer
 from extender.server.scheduler.journal import Call

@@ -7,13 +7,12 @@ Rule: a sink that fails is logged and never affects the answer.
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from extender.cluster.apiserver.binding import BindResult
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
@@ -27,13 +26,12 @@ from extender.core.record import (
     record_prioritize,
 )
 from extender.k8s.time import format_time
+from extender.report.audit.schema import AuditCache, AuditLine, AuditPod, BindLine, PreemptLine
 from extender.report.scheduler_report import changed_policies
 from extender.report.wording import PASSED_THROUGH
 from extender.server.context import ServerContext
 from extender.server.events.notices import AnsweredPreemption, is_worth_events, rejecting_policies
 from extender.server.observability import audit
-from extender.server.observability.audit import AuditLine, AuditPod, BindLine, PreemptLine
-from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import KeptDecision
 from extender.server.recording.lines import CallLine
@@ -179,25 +177,19 @@ def _audit(server_context: ServerContext, call: Call) -> Write | None:
     audit_log = server_context.audit
     if audit_log is None or not audit_log.is_on or call.verb not in ("preempt", "bind"):
         return None
-    with _counting_lost(audit_log):
+    try:
         decision = call.result.decision
         cache = audit.cache_state(server_context.cache, server_context.source)
         decided = audit.decision_fields(decision) if isinstance(decision, PreemptDecision) else {}
-
-    def write_line() -> None:
-        with _counting_lost(audit_log):
-            audit_log.write(audit.encode_line(_audit_line(server_context, call, cache, decided)))
-
-    return write_line
-
-
-@contextmanager
-def _counting_lost(audit_log: AuditLog) -> Iterator[None]:
-    try:
-        yield
     except Exception:
         audit_log.count_lost()
         raise
+
+    def encode(process: str, sequence: int) -> bytes:
+        line = _audit_line(server_context, call, cache, decided)
+        return audit.encode_line(structs.replace(line, process=process, sequence=sequence))
+
+    return partial(audit_log.write, encode)
 
 
 def _events(server_context: ServerContext, call: Call) -> Write | None:
@@ -227,9 +219,7 @@ SINKS: dict[str, Callable[[ServerContext, Call], Write | None]] = {
 """Name of the entry -> sink. The log line needs no sink, as it does not read the cluster cache; `end` writes it."""
 
 
-def _audit_line(
-    server_context: ServerContext, call: Call, cache: audit.AuditCache, decided: dict[str, Any]
-) -> AuditLine:
+def _audit_line(server_context: ServerContext, call: Call, cache: AuditCache, decided: dict[str, Any]) -> AuditLine:
     """Return the audit line of a /preempt or /bind; `decided`: keys that depend on the decision of the /preempt."""
     request, result, binding = call.request, call.result, call.binding
     keys: dict[str, Any] = {

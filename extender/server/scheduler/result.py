@@ -9,9 +9,8 @@ from typing import Literal
 import msgspec
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
-from extender.report.schema import VerbName
+from extender.report.schema import DecisionMode, VerbName
 from extender.server.http.response import nothing_to_write
-from extender.server.observability.decision_log import DecisionMode
 
 CallVerb = VerbName | Literal["bind"]
 

@@ -9,9 +9,10 @@ import pytest
 
 from extender.core import engine
 from extender.core.engine import Candidate
+from extender.report.audit.schema import BindLine, PreemptLine
 from extender.server.app import create_app
 from extender.server.observability import audit_log
-from extender.server.observability.audit import BindLine, PreemptLine, encode_line
+from extender.server.observability.audit import encode_line
 from extender.server.observability.audit_log import AuditLog
 from tests.cluster.watch.reflector_rig import server_at
 from tests.cluster.watch.source_rig import serving
@@ -49,6 +50,11 @@ WITH_BUDGETS = {
 }
 
 
+def decisions(text):
+    """The lines of calls, without those of starts and stops."""
+    return [line for line in map(json.loads, text.splitlines()) if line["event"] == "audit"]
+
+
 class Audited:
     """A service whose audit lines can be read."""
 
@@ -67,11 +73,11 @@ class Audited:
             return await client.post(path, content=preempt_body() if body is None else body)
 
     def lines(self):
-        return [json.loads(line) for line in self.path.read_text().splitlines()]
+        return decisions(self.path.read_text())
 
     def line(self):
         """The only one, of the shape that is documented."""
-        (raw,) = self.path.read_bytes().splitlines()
+        (raw,) = (line for line in self.path.read_bytes().splitlines() if b'"event":"audit",' in line)
         kind = BindLine if b'"verb":"bind"' in raw else PreemptLine
         msgspec.json.decode(raw, type=kind, strict=True)
         return json.loads(raw)
@@ -105,6 +111,7 @@ async def test_a_line_names_preemptor_victims_nodes_and_budgets(audited):
     line = service.line()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line.pop("timestamp"))
     assert 0 < line.pop("milliseconds") < 10_000
+    assert (line.pop("process"), line.pop("sequence")) == (service.audit.process, 1)
     assert response.headers["X-Extender-Decision"] == "preempt-1"
     assert line == {
         "event": "audit",
@@ -293,7 +300,7 @@ async def test_of_a_live_cluster_it_says_version_and_age_of_each_kind(tmp_path):
         async with serving(api.url, sections) as (client, live):
             await live.read()
             await client.post("/preempt", content=preempt_body())
-    (line,) = map(json.loads, (tmp_path / "audit.log").read_text().splitlines())
+    (line,) = decisions((tmp_path / "audit.log").read_text())
     cache = line["cache"]
     assert cache["version"] > 0
     assert {"Node", "Pod", "PodDisruptionBudget"} <= set(cache["kinds"])
@@ -366,8 +373,10 @@ async def test_lines_are_written_while_the_service_runs_and_only_then(tmp_path):
         assert not path.exists()
         async with app.lifespan():
             await client.post("/preempt", content=preempt_body())
-    (line,) = map(json.loads, path.read_text().splitlines())
+    (line,) = decisions(path.read_text())
     assert line["id"] == "preempt-2"
+    events = [json.loads(line)["event"] for line in path.read_text().splitlines()]
+    assert events == ["auditStarted", "audit", "auditStopped"]
 
 
 async def test_by_default_they_go_to_standard_output(capfd):
@@ -375,7 +384,7 @@ async def test_by_default_they_go_to_standard_output(capfd):
     async with app.lifespan(), client_for(app) as client:
         await client.post("/preempt", content=preempt_body())
     out, _ = capfd.readouterr()
-    assert [json.loads(line)["id"] for line in out.splitlines()] == ["preempt-1"]
+    assert [line["id"] for line in decisions(out)] == ["preempt-1"]
 
 
 async def test_they_can_be_switched_off(capfd):
@@ -395,8 +404,8 @@ async def test_names_that_would_break_a_line_or_steer_a_terminal_are_escaped(aud
     hostile = {**URGENT, "metadata": {**URGENT["metadata"], "name": HOSTILE}}
     await service.post(body=preempt_body(hostile, **{"worker-1": ["uid-small"], HOSTILE: []}))
     raw = service.path.read_bytes()
-    assert raw.count(b"\n") == 1
-    assert all(0x20 <= byte < 0x7F for byte in raw.rstrip(b"\n"))
+    assert raw.count(b"\n") == 2  # the start of the process, and the call
+    assert all(0x20 <= byte < 0x7F for byte in raw.replace(b"\n", b""))
     line = service.line()
     assert line["preemptor"]["name"] == HOSTILE
     assert [HOSTILE] in line["dropped"].values()
