@@ -4,6 +4,7 @@ Rule: the only module that parses or formats RFC 3339.
 """
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -58,3 +59,18 @@ def format_time(nanoseconds: int, digits: int = 0) -> str:
     seconds, rest = divmod(nanoseconds, SECOND)
     fraction = f".{rest:09d}"[: digits + 1] if digits else ""
     return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}{fraction}Z"
+
+
+def read_time(text: str, now: Callable[[], int]) -> int:
+    """Parse `2026-03-01T12:00:00Z` or an age such as `15m` into Unix nanoseconds; ValueError for anything else."""
+    duration = _DURATION.fullmatch(text)
+    if duration:
+        return now() - int(duration[1]) * _SECONDS[duration[2]] * SECOND
+    return parse_time(text) // _MILLISECOND * _MILLISECOND
+
+
+_MILLISECOND = 10**6
+"""Nanoseconds; filters round down to milliseconds, because decisions show no more."""
+
+_DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

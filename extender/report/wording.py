@@ -12,6 +12,7 @@ import msgspec
 
 from extender.admission.findings import ASSUMED, LEFT_OUT, PRUNED
 from extender.core.scheduling_cycle.result import ClaimAllocation
+from extender.report.audit.schema import AuditEnd
 from extender.report.facts.schema import AnyFact, FactCount, TaintFact
 from extender.report.pod_schema import PodState, Verdict
 from extender.report.schema import NodeOutcome
@@ -61,6 +62,13 @@ DECISION_OUTCOMES = {
     "failed": Words("failed", "failed: no decision could be made"),
 }
 """Outcome of a decision -> words; an answered decision has no entry."""
+
+AUDIT_ENDS: dict[AuditEnd, str] = {
+    "stopped": "stopped, so none is missing at the end",
+    "open": "no stop record, so it still runs or was killed: records after the last one may be missing",
+    "unknown": "no sequence numbers, so written by an older version: missing records cannot be seen",
+}
+"""How the records of a process end in the audit log -> words."""
 
 PASSED_THROUGH = {
     "filter": "every node accepted",

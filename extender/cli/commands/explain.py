@@ -70,6 +70,15 @@ def explain(
             "--recording", metavar="DIR", help="Read decisions from a recording instead of a running service."
         ),
     ] = None,
+    audit_log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="Read an audit log instead of a running service: a file, a directory with rotated ones, or - for "
+            "standard input. Repeatable, as for replicas.",
+        ),
+    ] = None,
     scheduler_config: Annotated[
         str | None,
         typer.Option(
@@ -106,10 +115,10 @@ def explain(
       extender explain shop/cart-9
       # Why a node was not chosen
       extender explain shop/cart-9 --node worker-a1
-      # Read a recording, print JSON
-      extender explain preempt-17 --recording recording -o json
+      # Why a pod was evicted last night
+      extender explain shop/cart-9 --from audit.log
 
-    See docs/explain.md, docs/page.md and docs/reasons.md.
+    See docs/explain.md, docs/evicted.md, docs/page.md and docs/reasons.md.
     """
     from extender.cli.output import explanation, tables
     from extender.cli.sources.decision_source import DecisionListOptions, ServiceDecisions
@@ -127,6 +136,12 @@ def explain(
     console, invocation = tables.new_console(no_color), _invocation(url, tls, recording, given)
     shown = explanation.Output(invocation, console, show_all, is_json=output == "json")
     query = DecisionListOptions(subject, node, verb, since, limit)
+    if audit_log:
+        _check_audit_options(recording=recording, follow=follow, node=node, verb=verb)
+        from extender.cli.output import audit_text
+
+        audit_text.explain(audit_log, query, shown, is_list=subject is None or list_all)
+        return
     with closing(
         ServiceDecisions(url, timeout, tls)
         if recording is None
@@ -141,6 +156,18 @@ def explain(
             explanation.list_decisions(source, query, shown)
         else:
             explanation.explain_subject(source, subject, query, shown)
+
+
+def _check_audit_options(**given: object) -> None:
+    reasons = {
+        "recording": "not with --from: choose one source",
+        "follow": "requires a running service: an audit log is read once",
+        "node": "not with --from: its records have no details of nodes",
+        "verb": "must be preempt with --from: other verbs are not audited",
+    }
+    for name, reason in reasons.items():
+        if given[name] not in (None, False, "preempt"):
+            raise typer.BadParameter(reason, param_hint=f"--{name}")
 
 
 def _open_recording(path: Path, scheduler_config: str | None, scheduler_version: str | None) -> "DecisionSource":

@@ -1,11 +1,12 @@
 """Read decisions from a running service: the JSON of GET /decisions and GET /decisions/{id}.
 
-`sources.recorded_decisions` is the other source, a recording.
+`sources.recorded_decisions` reads a recording, and `sources.audit_files` an audit log, which has less to say.
 
 Rule: every failure raises an ExtenderError that suggests what to check.
 """
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +14,7 @@ import msgspec
 
 from extender.cli.http_client import TLSClientConfig
 from extender.errors import ExtenderError, RequestError
+from extender.k8s.time import read_time
 from extender.report.schema import MAX_LISTED_DECISIONS, VerbName
 
 if TYPE_CHECKING:
@@ -32,6 +34,15 @@ class DecisionListOptions:
     verb: VerbName | None = None
     since: str | None = None
     limit: int = MAX_LISTED_DECISIONS
+
+
+def parse_since(options: DecisionListOptions, now: Callable[[], int]) -> int | None:
+    """Parse --since into nanoseconds since 1970; `now`: the time before which a duration counts."""
+    try:
+        return None if options.since is None else read_time(options.since, now)
+    except ValueError:
+        expected = "a time such as 2026-03-01T12:00:00Z or a duration such as 15m"
+        raise RequestError(f"--since must be {expected}, not {options.since!r}") from None
 
 
 class DecisionSource(Protocol):

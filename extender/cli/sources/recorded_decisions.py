@@ -13,10 +13,10 @@ from typing import Literal
 import msgspec
 
 from extender.cli import logs
-from extender.cli.sources.decision_source import DecisionListOptions
+from extender.cli.sources.decision_source import DecisionListOptions, parse_since
 from extender.errors import RequestError
 from extender.report.schema import MAX_LISTED_DECISIONS, VerbName
-from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision, read_time
+from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision
 from extender.server.replay import RecordedCall, SettingsOverride, open_recording
 
 
@@ -34,7 +34,7 @@ class RecordedDecisions:
         """Return JSON as `ServiceDecisions.list_decisions` does."""
         if not 1 <= options.limit <= MAX_LISTED_DECISIONS:
             raise RequestError(f"--limit must be from 1 to {MAX_LISTED_DECISIONS}, not {options.limit}")
-        since = None if options.since is None else self._parse_since(options.since)
+        since = parse_since(options, lambda: max((call.history.now for call in self._recording.calls()), default=0))
         query = DecisionQuery(options.pod, options.node, options.verb, since, limit=options.limit)
         calls = self._matching_indexes(lambda call: _may_match(query, call))
         # Only a decided call shows its nodes and victims; if neither is filtered, the last calls are enough.
@@ -53,14 +53,6 @@ class RecordedDecisions:
 
     def close(self) -> None:
         """Do nothing: the replay closes each segment."""
-
-    def _parse_since(self, text: str) -> int:
-        """Parse a time, or a duration before the last recorded call, into nanoseconds since 1970."""
-        try:
-            return read_time(text, lambda: max((call.history.now for call in self._recording.calls()), default=0))
-        except ValueError:
-            expected = "a time such as 2026-03-01T12:00:00Z or a duration such as 15m"
-            raise RequestError(f"--since must be {expected}, not {text!r}") from None
 
     def _matching_indexes(self, matches: Callable[[RecordedCall], bool]) -> list[int]:
         return [index for index, call in enumerate(self._recording.calls()) if matches(call)]

@@ -1,4 +1,4 @@
-"""The schema of the audit log: its records as the service writes them.
+"""The schema of the audit log: its records as the service writes them, and what `extender explain --from` says of them.
 
 docs/audit.md documents every key of a record.
 
@@ -150,3 +150,85 @@ class BindLine(AuditLine, frozen=True, kw_only=True):
     """The error in the answer; empty if the pod is bound."""
     tries: int = 0
     """Number of Bindings sent."""
+
+
+# --- what was read ----------------------------------------------------------------------------------------------------
+
+AuditRole = Literal["victim", "preemptor", "bound"]
+"""Role of a pod in an audited decision."""
+
+
+class AuditDecision(AuditStruct, frozen=True, kw_only=True):
+    """An audited decision: its record, and what it says in one sentence."""
+
+    sentence: str
+    role: AuditRole | None = None
+    """Role of the pod that was asked for; None if none was."""
+    node: str | None = None
+    """Node from which that pod is evicted, or else the best one; None if no pod is evicted or bound."""
+    record: PreemptLine | BindLine
+
+
+AuditEnd = Literal["stopped", "open", "unknown"]
+"""How the records of a process end. `stopped`: with a stop record, so that none is missing at the end; `open`: without
+it, so that the process still ran or was killed; `unknown`: without sequence numbers."""
+
+
+class AuditGap(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """Records that are missing between two that are there."""
+
+    missing: int
+    after: str
+    """Time of the last record before the gap."""
+    before: str
+    """Time of the first record after it."""
+    reason: str = ""
+    """Why the process could not write them; empty: no record says it, so they were removed or broken later."""
+
+
+class AuditProcess(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """The records of one start of one replica."""
+
+    process: str = ""
+    """ID of the process; empty for all records without sequence numbers."""
+    begin: str
+    """Time of the first record that was read."""
+    last: str = ""
+    """Time of the last one."""
+    end: AuditEnd
+    records: int = 0
+    next: int = 0
+    """Sequence number after that of the last record."""
+    earlier: int = 0
+    """Number of records before the first one that was read."""
+    missing: int = 0
+    """Number of records that are missing between those that were read."""
+    gaps: list[AuditGap] = []
+    """Where they are missing; at most the first 100."""
+    repeated: int = 0
+    """Number of records that came again or out of order, and were passed over."""
+
+
+class BrokenLine(AuditStruct, frozen=True, kw_only=True):
+    """A line that cannot be read."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class AuditReport(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """What an audit log says: the JSON of `extender explain --from`."""
+
+    decisions: list[AuditDecision]
+    """The latest first; evictions of the pod that was asked for before its other decisions."""
+    others: int = 0
+    """Number of further decisions that match."""
+    files: int
+    processes: list[AuditProcess]
+    """Processes whose records were read, in the order of their first ones."""
+    other_lines: int = 0
+    """Number of lines of other programs."""
+    broken_lines: int = 0
+    broken: list[BrokenLine] = []
+    """The first 100 lines that cannot be read."""

@@ -25,6 +25,7 @@ from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
+from extender.k8s.time import read_time
 from extender.report import wording
 from extender.report.scheduler_report import changed_policies
 from extender.report.schema import MAX_LISTED_DECISIONS
@@ -38,7 +39,7 @@ from extender.server.context import ServerContext
 from extender.server.http.body import BodiesInFlight, read_body
 from extender.server.http.errors import error_body, error_response
 from extender.server.observability.cache_status import cache_summary
-from extender.server.observability.decision_log import VERBS, DecisionQuery, KeptDecision, read_time
+from extender.server.observability.decision_log import VERBS, DecisionQuery, KeptDecision
 from extender.server.settings import not_evaluated_lines, scheduler_line
 from extender.version import __version__
 

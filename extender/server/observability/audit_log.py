@@ -61,36 +61,27 @@ class AuditLog:
         self.path = path
         # As the identity of a replica in client-go's leader election: in Kubernetes the host name is that of the pod.
         self.process = f"{socket.gethostname()}_{secrets.token_hex(4)}"
+        self.written = self.dropped = 0
+        """Numbers of records written, and lost: the log has the reasons."""
         self._throttle = Throttle(LOG_INTERVAL_SECONDS, clock)
         self._thread: WriterThread[_QueuedRecord] | None = None
-        self._writer = _RecordWriter(self.process, self._log_dropped)
-        self._numbering = threading.Lock()
-        """Held from a record's number to its place in the queue: `stop` runs on another thread than `write`."""
-        self._next = 0
-        """Sequence number of the next record."""
+        self._lock = threading.Lock()
+        """Held while a record is numbered and queued, as `stop` runs on another thread, and while one is counted."""
+        self._next = self._next_written = 0
+        """Sequence number of the next record, and of the next one that is neither written nor reported as lost."""
         self._is_behind = False
-        self._refused = 0
-        """Number of records that did not get into the queue, or were still there at the stop."""
+        self._reason = ""
+        """Why the last lost record was lost."""
         self._logged_dropped = 0
 
     @property
     def is_on(self) -> bool:
         return self._thread is not None
 
-    @property
-    def written(self) -> int:
-        """Number of records written."""
-        return self._writer.written
-
-    @property
-    def dropped(self) -> int:
-        """Number of records lost; the log has the reasons."""
-        return self._writer.failed + self._refused
-
     def start(self) -> None:
         """Open the target, start the thread and write the first record; ConfigError if the target is not writable."""
         target = AuditTarget(self.path)
-        self._thread = WriterThread("audit", MAX_QUEUED_BYTES, partial(self._writer.write_all, target), target.close)
+        self._thread = WriterThread("audit", MAX_QUEUED_BYTES, partial(self._write_records, target), target.close)
         self._thread.start()
         self._put(self._thread, partial(_encode_process_record, "auditStarted"))
 
@@ -101,11 +92,10 @@ class AuditLog:
             return
         self._put(thread, partial(_encode_process_record, "auditStopped"), is_last=True)
         if not thread.finish(STOP_TIMEOUT_SECONDS):
-            self._writer.is_abandoned = True
             thread.clear()
-            # The record that is being written when the process ends counts as lost, too.
-            self._refused = self._next - self._writer.written - self._writer.failed
-            self._writer.reason = "shutdown timed out, the last one may be incomplete"
+            # The records that the thread has taken count as lost, too: the process ends soon.
+            lost = self._next - self.written - self.dropped
+            self._lose("shutdown timed out, the last one may be incomplete", lost)
         self._log_dropped(is_final=True)
 
     def write(self, encode: Encode) -> None:
@@ -124,89 +114,66 @@ class AuditLog:
 
     def count_lost(self) -> None:
         """Count a record that could not be made."""
-        with self._numbering:
+        with self._lock:
             self._next += 1
-            self._refuse("an internal error")
+        self._lose("an internal error")
 
     def _put(
         self, thread: WriterThread[_QueuedRecord], encode: Encode, *, is_last: bool = False
     ) -> threading.Event | None:
         """Number and queue a record; return an event that is set when it is written or lost, None if it is lost now."""
-        with self._numbering:
-            sequence, done = self._next, threading.Event()
-            self._next += 1
-            try:
+        lost = "an internal error"
+        try:
+            with self._lock:
+                sequence, done = self._next, threading.Event()
+                self._next += 1
                 data = encode(self.process, sequence)
-            except Exception:
-                self._refuse("an internal error")
-                raise
-            if thread.is_ending:
-                self._refuse("the process was stopping")
-                return None
-            # A full queue takes a record of size 0.
-            if not thread.put(_QueuedRecord(sequence, data, done), 0 if is_last else len(data)):
-                self._refuse("the queue is full")
-                return None
-            if is_last:
-                thread.end()
-        return done
+                # A full queue takes a record of size 0.
+                size = 0 if is_last else len(data)
+                is_queued = not thread.is_ending and thread.put(_QueuedRecord(sequence, data, done), size)
+                lost = "" if is_queued else "the process was stopping" if thread.is_ending else "the queue is full"
+                if is_last:
+                    thread.end()
+        finally:
+            if lost:
+                self._lose(lost)
+        return None if lost else done
 
-    def _refuse(self, reason: str) -> None:
-        self._refused += 1
-        self._writer.reason = reason
-        self._log_dropped()
+    def _write_records(self, target: "AuditTarget", records: Iterator[_QueuedRecord]) -> None:
+        for record in records:
+            try:
+                if (first := self._next_written) < record.sequence:
+                    last, why = record.sequence - 1, self._reason
+                    lost = LostRecord(
+                        event="auditLost", timestamp=_now(), process=self.process, first=first, last=last, reason=why
+                    )
+                    target.write(encode_line(lost))
+                    self._next_written = record.sequence
+                target.write(record.data)
+                self._next_written += 1
+                self.written += 1
+            except OSError as error:
+                self._lose(error.strerror or str(error))
+            else:
+                self._log_dropped()
+            record.done.set()
 
     @property
     def _place(self) -> str:
         return str(self.path or "standard output")
 
+    def _lose(self, reason: str, count: int = 1) -> None:
+        with self._lock:
+            self.dropped += count
+            self._reason = reason
+        self._log_dropped()
+
     def _log_dropped(self, *, is_final: bool = False) -> None:
         """Log the number of records lost since the last such line, if it is due; `is_final`: in any case."""
         lost = self.dropped - self._logged_dropped
         if lost and (self._throttle.is_due() or is_final):
-            log.error("audit: dropped %d lines for %s: %s", lost, self._place, self._writer.reason)
+            log.error("audit: dropped %d lines for %s: %s", lost, self._place, self._reason)
             self._logged_dropped += lost
-
-
-class _RecordWriter:
-    """Writes records in the thread of the audit log, and in the place of lost ones a record that counts them."""
-
-    def __init__(self, process: str, log_dropped: Callable[[], None]) -> None:
-        self.written = self.failed = 0
-        self.reason = ""
-        """Why the last lost record was lost."""
-        self.is_abandoned = False
-        """True once the shutdown timed out: what is still queued counts as lost, so none of it may be written."""
-        self._process, self._log_dropped = process, log_dropped
-        self._next = 0
-        """Sequence number of the next record that is neither written nor reported as lost."""
-
-    def write_all(self, target: "AuditTarget", records: Iterator[_QueuedRecord]) -> None:
-        for record in records:
-            if not self.is_abandoned:
-                try:
-                    self._write(target, record)
-                except OSError as error:
-                    self.failed += 1
-                    self.reason = error.strerror or str(error)
-                self._log_dropped()
-            record.done.set()
-
-    def _write(self, target: "AuditTarget", record: _QueuedRecord) -> None:
-        if record.sequence > self._next:
-            lost = LostRecord(
-                event="auditLost",
-                timestamp=_now(),
-                process=self._process,
-                first=self._next,
-                last=record.sequence - 1,
-                reason=self.reason,
-            )
-            target.write(encode_line(lost))
-            self._next = record.sequence
-        target.write(record.data)
-        self._next += 1
-        self.written += 1
 
 
 def _encode_process_record(event: Literal["auditStarted", "auditStopped"], process: str, sequence: int) -> bytes:

@@ -6,9 +6,8 @@ preemption of an hour ago. Decisions are kept as arrays and rendered on demand (
 Rule: only the thread that decides uses the log; a kept decision is immutable, and any thread may render it.
 """
 
-import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -20,7 +19,7 @@ import msgspec
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.record import DecisionRecord, PreemptRecord, PrioritizeRecord, RecordedPod
 from extender.k8s.objects import Pod
-from extender.k8s.time import SECOND, format_time, parse_time
+from extender.k8s.time import format_time
 from extender.report import summary as sentences
 from extender.report.ranking_report import report_ranking
 from extender.report.render import render_nodes, render_pod_claims
@@ -145,21 +144,6 @@ class KeptDecision:
             rejected=dict(record.decision.rejected) if isinstance(record, PreemptRecord) else {},
             error=self.error,
         )
-
-
-def read_time(text: str, now: Callable[[], int]) -> int:
-    """Parse `2026-03-01T12:00:00Z` or an age such as `15m` into Unix nanoseconds; ValueError for anything else."""
-    duration = _DURATION.fullmatch(text)
-    if duration:
-        return now() - int(duration[1]) * _SECONDS[duration[2]] * SECOND
-    return parse_time(text) // _MILLISECOND * _MILLISECOND
-
-
-_MILLISECOND = 10**6
-"""Nanoseconds; filters round down to milliseconds, because decisions show no more."""
-
-_DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, slots=True)
