@@ -792,6 +792,7 @@ def test_the_page_names_every_option():
     (command,) = (one.callback for one in cli.app.registered_commands if one.callback is explain_command)
     options = {f"--{name.replace('_', '-')}" for name in inspect.signature(command).parameters} - {"--subject"}
     renamed = {"--list-all": "--list", "--show-all": "--all", "--output": "-o json", "--timeout": "--url"}
+    renamed["--audit-log"] = "--from"
     assert [one for one in options if renamed.get(one, one) not in PAGE] == []
 
 
