@@ -90,8 +90,6 @@ class _AuditReader:
         """The pod's name or UID as JSON writes it, so that few lines of a long log are decoded in full."""
         self._report = schema.AuditReport(decisions=[], files=files, processes=[])
         self._processes: dict[str, schema.AuditProcess] = {}
-        self._lost: dict[str, schema.LostRecord] = {}
-        """ID of a process -> its latest record about lost ones."""
         self._kept: list[tuple[bool, int, int, schema.AuditDecision]] = []
         """Heap of (whether it evicts the pod, time, number of the decision, decision)."""
 
@@ -119,39 +117,36 @@ class _AuditReader:
                 msgspec.json.decode(line, type=msgspec.Raw)
             return False
         record = msgspec.json.decode(line, type=schema.AuditRecord)
+        lost = msgspec.json.decode(line, type=schema.LostRecord) if record.event == "auditLost" else None
         now = parse_time(record.timestamp)
-        if record.event == "auditLost":
-            self._lost[record.process] = msgspec.json.decode(line, type=schema.LostRecord)
-        elif self._count(record, now) and record.event == "audit" and now >= self._since and self._name in line:
+        if self._count(record, lost, now) and record.event == "audit" and now >= self._since and self._name in line:
             verb = msgspec.json.decode(line, type=schema.AuditLine).verb
             self._consider(msgspec.json.decode(line, type=_TYPES[verb]), now)
         return True
 
-    def _count(self, record: schema.AuditRecord, now: int) -> bool:
-        """Count a record, and those that are missing before it; return False if it is passed over."""
-        process, number = self._processes.get(record.process), record.sequence or 0
-        if process is None:
-            process = schema.AuditProcess(
-                process=record.process, begin=record.timestamp, end="open", next=number, earlier=number
-            )
-            self._processes[record.process] = process
-        missing = 0 if record.sequence is None else number - process.next
+    def _count(self, record: schema.AuditRecord, lost: schema.LostRecord | None, now: int) -> bool:
+        """Count a record, and those that are missing before it; return False if it is not a new one with a number."""
+        first = lost.first if lost is not None else record.sequence or 0
+        begun = schema.AuditProcess(
+            process=record.process, begin=record.timestamp, last=record.timestamp, end="open", next=first, earlier=first
+        )
+        process = self._processes.setdefault(record.process, begun)
+        number = first if lost is None else lost.last + 1
+        missing = number - process.next if record.process else 0
         if missing < 0:
-            process.repeated += 1
+            process.repeated += lost is None
             return False
         if missing and now >= self._since:
-            lost = self._lost.get(record.process)
-            reason = lost.reason if lost is not None and lost.last == number - 1 else ""
             process.missing += missing
             if len(process.gaps) < MAX_LISTED:
+                reason = "" if lost is None else lost.reason
                 gap = schema.AuditGap(missing=missing, after=process.last, before=record.timestamp, reason=reason)
                 process.gaps.append(gap)
-        process.records, process.next, process.last = process.records + 1, number + 1, record.timestamp
-        if record.sequence is None:
-            process.end = "unknown"
-        elif record.event == "auditStopped":
-            process.end = "stopped"
-        return True
+        process.last, process.next = record.timestamp, number
+        if lost is None:
+            process.records, process.next = process.records + 1, number + 1
+            process.end = "stopped" if record.event == "auditStopped" else "open" if record.process else "unknown"
+        return lost is None
 
     def _consider(self, line: PreemptLine | BindLine, now: int) -> None:
         """Keep a decision that matches, unless those that are kept come first."""

@@ -5,16 +5,8 @@ Rule: a sentence states only what records say; without a stop record, no process
 
 from collections.abc import Iterator
 
-from extender.report.audit.schema import (
-    AuditDecision,
-    AuditNode,
-    AuditPod,
-    AuditProcess,
-    AuditReport,
-    AuditRole,
-    BindLine,
-    PreemptLine,
-)
+from extender.report.audit import schema
+from extender.report.audit.schema import AuditDecision, BindLine, PreemptLine
 from extender.report.wording import AUDIT_ENDS, DECISION_OUTCOMES
 from extender.utilities.text import join_names, pluralize
 
@@ -24,7 +16,7 @@ MAX_LISTED = 3
 
 def describe_decision(line: PreemptLine | BindLine, subject: str | None) -> AuditDecision | None:
     """Return the decision, or None if it is not about the subject, the name or UID of a pod or the ID of a decision."""
-    role: AuditRole | None = None
+    role: schema.AuditRole | None = None
     node = line.kept[0] if isinstance(line, PreemptLine) and line.kept else None
     if subject not in (None, line.id, f"{line.process}/{line.id}"):
         found = next((one for one in _pods(line) if subject in (pod_key(one[1]), one[1].name, one[1].uid)), None)
@@ -32,16 +24,19 @@ def describe_decision(line: PreemptLine | BindLine, subject: str | None) -> Audi
             return None
         role, node = found[0], found[2] or node
     if isinstance(line, BindLine):
-        return AuditDecision(sentence=_bind_sentence(line), role=role, node=line.node, record=line)
+        pod = pod_key(line.pod) if line.pod else "a pod whose request was not read"
+        done, why = ("binds", "") if line.outcome == "bound" else ("does not bind", f": {line.error or line.outcome}")
+        sentence = f"{line.id} {done} {pod} to {line.node}{why}"
+        return AuditDecision(sentence=sentence, role=role, node=line.node, record=line)
     name = None if node is None else node.node
     return AuditDecision(sentence=_preempt_sentence(line, node), role=role, node=name, record=line)
 
 
-def pod_key(pod: AuditPod) -> str:
+def pod_key(pod: schema.AuditPod) -> str:
     return f"{pod.namespace}/{pod.name}"
 
 
-def _pods(line: PreemptLine | BindLine) -> Iterator[tuple[AuditRole, AuditPod, AuditNode | None]]:
+def _pods(line: PreemptLine | BindLine) -> Iterator[tuple[schema.AuditRole, schema.AuditPod, schema.AuditNode | None]]:
     """Yield the pods of a decision with their roles; of a victim, the node from which it is evicted."""
     if isinstance(line, PreemptLine):
         yield from (("victim", victim, node) for node in line.kept for victim in node.victims)
@@ -51,7 +46,7 @@ def _pods(line: PreemptLine | BindLine) -> Iterator[tuple[AuditRole, AuditPod, A
         yield "bound", line.pod, None
 
 
-def _preempt_sentence(line: PreemptLine, node: AuditNode | None) -> str:
+def _preempt_sentence(line: PreemptLine, node: schema.AuditNode | None) -> str:
     pod = pod_key(line.preemptor) if line.preemptor else "a pod whose request was not read"
     verb = "would evict" if line.mode == "observed" else "evicts"
     if node is None:
@@ -64,14 +59,7 @@ def _preempt_sentence(line: PreemptLine, node: AuditNode | None) -> str:
     return f"{line.id} {verb} {victims} from {node.node} for {pod}{among}"
 
 
-def _bind_sentence(line: BindLine) -> str:
-    pod = pod_key(line.pod) if line.pod else "a pod whose request was not read"
-    if line.outcome == "bound":
-        return f"{line.id} binds {pod} to {line.node}"
-    return f"{line.id} does not bind {pod} to {line.node}: {line.error or line.outcome}"
-
-
-def describe_log(report: AuditReport) -> Iterator[str]:
+def describe_log(report: schema.AuditReport) -> Iterator[str]:
     """Yield what was read and what is missing, one sentence each."""
     if not report.processes:
         yield "no audit record was read"
@@ -84,7 +72,7 @@ def describe_log(report: AuditReport) -> Iterator[str]:
         yield f"{pluralize(report.broken_lines, 'broken line')}: {join_names(broken, MAX_LISTED, report.broken_lines)}"
 
 
-def _describe_process(process: AuditProcess) -> Iterator[str]:
+def _describe_process(process: schema.AuditProcess) -> Iterator[str]:
     name = process.process or "without a process"
     records, end = pluralize(process.records, "record"), AUDIT_ENDS[process.end]
     yield f"{name}: {records}, {process.begin} to {process.last}; {end}"

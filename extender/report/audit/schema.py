@@ -193,7 +193,7 @@ class AuditProcess(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=T
     """ID of the process; empty for all records without sequence numbers."""
     begin: str
     """Time of the first record that was read."""
-    last: str = ""
+    last: str
     """Time of the last one."""
     end: AuditEnd
     records: int = 0

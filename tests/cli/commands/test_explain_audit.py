@@ -146,7 +146,7 @@ def test_a_log_on_a_full_disk_holds_what_fitted_and_says_how_many_are_missing_an
     (gap,) = one["gaps"]
     assert (gap["missing"], gap["reason"]) == (lost, "File too large")
     times = [line["timestamp"] for line in map(json.loads, log.read_text().splitlines())]
-    assert gap["before"] == times[1]  # the record behind auditLost
+    assert gap["before"] == times[0]  # of auditLost
     text = explain("--from", str(log.parent))
     assert f"{lost} records missing: {lost} between {gap['after']} and {gap['before']} (File too large)" in text
     assert f"{torn['file']}.1 line {torn['line']}" in text
@@ -463,6 +463,10 @@ def test_a_gap_has_the_reason_of_the_record_in_its_place(log):
     report = read(*log(mark("auditStarted", 0), record(1), lost, record(9), record(12)))
     gaps = msgspec.convert(report["processes"][0]["gaps"], list[AuditGap])
     assert [(gap.missing, gap.reason) for gap in gaps] == [(7, "the queue is full"), (2, "")]
+    killed = read(*log(mark("auditStarted", 0), record(1), lost))["processes"][0]
+    assert (killed["missing"], killed["records"], killed["end"]) == (7, 2, "open")
+    rotated = read(*log(lost, record(9)))["processes"][0]
+    assert (rotated["earlier"], rotated["missing"]) == (2, 7)
 
 
 def test_compressed_files_directories_and_standard_input(log, tmp_path):
