@@ -153,7 +153,8 @@ class _AuditReader:
         decision = describe_decision(line, self._query.pod) if self._query.verb in (None, line.verb) else None
         if decision is not None:
             self._report.others += 1
-            heapq.heappush(self._kept, (decision.role == "victim", now, self._report.others, decision))
+            is_eviction = decision.role == "victim" and line.mode == "answered"
+            heapq.heappush(self._kept, (is_eviction, now, self._report.others, decision))
             if len(self._kept) > self._query.limit:
                 heapq.heappop(self._kept)
 

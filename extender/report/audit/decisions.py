@@ -17,19 +17,20 @@ MAX_LISTED = 3
 def describe_decision(line: PreemptLine | BindLine, subject: str | None) -> AuditDecision | None:
     """Return the decision, or None if it is not about the subject, the name or UID of a pod or the ID of a decision."""
     role: schema.AuditRole | None = None
+    pod: schema.AuditPod | None = None
     node = line.kept[0] if isinstance(line, PreemptLine) and line.kept else None
     if subject not in (None, line.id, f"{line.process}/{line.id}"):
         found = next((one for one in _pods(line) if subject in (pod_key(one[1]), one[1].name, one[1].uid)), None)
         if found is None:
             return None
-        role, node = found[0], found[2] or node
+        role, pod, node = found[0], found[1], found[2] or node
     if isinstance(line, BindLine):
-        pod = pod_key(line.pod) if line.pod else "a pod whose request was not read"
+        bound = pod_key(line.pod) if line.pod else "a pod whose request was not read"
         done, why = ("binds", "") if line.outcome == "bound" else ("does not bind", f": {line.error or line.outcome}")
-        sentence = f"{line.id} {done} {pod} to {line.node}{why}"
+        sentence = f"{line.id} {done} {bound} to {line.node}{why}"
         return AuditDecision(sentence=sentence, role=role, node=line.node, record=line)
     name = None if node is None else node.node
-    return AuditDecision(sentence=_preempt_sentence(line, node), role=role, node=name, record=line)
+    return AuditDecision(sentence=_preempt_sentence(line, node, pod), role=role, node=name, record=line)
 
 
 def pod_key(pod: schema.AuditPod) -> str:
@@ -46,7 +47,8 @@ def _pods(line: PreemptLine | BindLine) -> Iterator[tuple[schema.AuditRole, sche
         yield "bound", line.pod, None
 
 
-def _preempt_sentence(line: PreemptLine, node: schema.AuditNode | None) -> str:
+def _preempt_sentence(line: PreemptLine, node: schema.AuditNode | None, first: schema.AuditPod | None) -> str:
+    """Return the sentence about the victims of a node; `first`: the victim that it names first."""
     pod = pod_key(line.preemptor) if line.preemptor else "a pod whose request was not read"
     verb = "would evict" if line.mode == "observed" else "evicts"
     if node is None:
@@ -54,7 +56,7 @@ def _preempt_sentence(line: PreemptLine, node: schema.AuditNode | None) -> str:
         outcome = "passthrough" if line.mode == "passthrough" else "noVictims"
         why = line.vetoed or line.error or join_names(dropped, MAX_LISTED) or DECISION_OUTCOMES[outcome].meaning
         return f"{line.id} {verb} no pod for {pod}: {why}"
-    victims = join_names([pod_key(one) for one in node.victims], MAX_LISTED)
+    victims = join_names([pod_key(one) for one in sorted(node.victims, key=lambda one: one is not first)], MAX_LISTED)
     among = f"; kube-scheduler chooses among {len(line.kept)} nodes" if len(line.kept) > 1 else ""
     return f"{line.id} {verb} {victims} from {node.node} for {pod}{among}"
 

@@ -375,6 +375,19 @@ def test_a_victim_on_a_node_that_is_not_the_best_has_its_own_node(log):
     )
 
 
+def test_of_many_victims_the_pod_that_was_asked_for_is_named_first(log):
+    victims = [record(number)["kept"][0]["victims"][0] for number in range(1, 9)]
+    (decision,) = read("web-7", *log(record(1, kept=[{**record(1)["kept"][0], "victims": victims}])))["decisions"]
+    assert decision["sentence"] == (
+        "preempt-1 evicts shop/web-7, shop/web-1, shop/web-2 and 5 more from worker-1 for shop/cart-9"
+    )
+
+
+def test_an_eviction_comes_before_a_later_one_that_was_only_observed(log):
+    options = log(record(1), record(2, mode="observed", kept=record(1)["kept"]))
+    assert explain("web-1", *options).startswith("preempt-1 evicts shop/web-1")
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
