@@ -367,6 +367,26 @@ def is_resize_deferred(pod: Pod) -> bool:
     return _resize_pending_reason(pod) == "Deferred"
 
 
+def resize_requests(pod: Pod, features: Features) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the requests that a pod wants by its resize, and those that its node has allocated, in units."""
+    wanted = pod_requests(pod, features, is_incoming=True)
+    statuses = {one.name: one.allocated_resources for one in _container_statuses(pod, by_pod=True).values()}
+
+    def held(container: Container) -> Nano:
+        allocated = statuses.get(container.name)
+        return _wanted(container) if allocated is None else _parse(allocated)
+
+    allocated = _largest_step(pod, held, {})
+    if features.pod_level_resources and _asks_at_pod_level(pod):
+        of_pod = _pod_level_requests(pod, use_status=False, by_pod=False)
+        allocated.update(of_pod if pod.status.allocated_resources is None else _parse(pod.status.allocated_resources))
+    _add_resource_list(allocated, _parse(pod.spec.overhead))
+    found = [
+        {name: _in_units(name, nano) for name, nano in one.items() if _is_counted(name)} for one in (wanted, allocated)
+    ]
+    return found[0], found[1]
+
+
 def _resize_pending_reason(pod: Pod) -> str:
     return next((one.reason for one in pod.status.conditions or () if one.type == "PodResizePending"), "")
 

@@ -26,6 +26,7 @@ from extender.k8s.objects import (
     Toleration,
 )
 from extender.k8s.quantity import truncated
+from extender.utilities.text import join_names
 
 _NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _SUBDOMAIN_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -41,6 +42,9 @@ HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 LabelPredicate = Callable[[Mapping[str, str]], bool]
 """Predicate that returns whether labels are selected."""
+
+_MAX_SHOWN = 5
+"""Maximum number of requirements and values in the text of a selector: a pod may have thousands."""
 
 # Number of requirements up to which checking each of them is as fast as looking up the labels.
 _MAX_REQUIREMENTS_ONE_BY_ONE = 16
@@ -120,6 +124,20 @@ class Requirement:
             return False
         return number > self.bound if self.operator == "Gt" else number < self.bound
 
+    def __str__(self) -> str:
+        """Return the requirement as kubectl prints it: `app=web`, `tier in (a, b)`, `!old`, `cores>4`."""
+        values = sorted(self.values)
+        match self.operator:
+            case "Exists":
+                return self.key
+            case "DoesNotExist":
+                return f"!{self.key}"
+            case "Gt" | "Lt":
+                return f"{self.key}{'>' if self.operator == 'Gt' else '<'}{self.bound}"
+        if len(values) == 1:
+            return f"{self.key}{'=' if self.operator == 'In' else '!='}{values[0]}"
+        return f"{self.key} {'in' if self.operator == 'In' else 'notin'} ({join_names(values, _MAX_SHOWN)})"
+
 
 def requirement(key: str, operator: str, values: Sequence[str] | None, allowed: Sequence[str]) -> Requirement:
     """Validate a requirement (labels.NewRequirement, apimachinery v1.36). Raises SelectorError."""
@@ -179,6 +197,12 @@ class LabelMatcher:
     def is_empty(self) -> bool:
         """Return whether the selector matches everything (labels.Selector.Empty, v1.36)."""
         return not self.requirements and not self.is_nothing
+
+    def __str__(self) -> str:
+        """Return the selector as kubectl prints it; `<none>` matches nothing, `<all>` everything."""
+        if self.is_nothing or self.is_empty:
+            return "<none>" if self.is_nothing else "<all>"
+        return join_names([str(one) for one in self.requirements[: _MAX_SHOWN + 1]], _MAX_SHOWN, len(self.requirements))
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Return whether the labels satisfy every requirement; None means no labels."""
@@ -242,6 +266,9 @@ class FieldRequirement:
     key: str
     value: str
     negated: bool
+
+    def __str__(self) -> str:
+        return f"{self.key}{'!=' if self.negated else '='}{self.value}"
 
 
 @dataclass(frozen=True, slots=True)

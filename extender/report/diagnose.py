@@ -37,7 +37,7 @@ from extender.k8s.requests import incoming_requests
 from extender.k8s.workloads import is_mirror
 from extender.report.cycle_report import claim_hint, evicted_pods
 from extender.report.facts.node_facts import facts_of_nodes, summarize
-from extender.report.facts.schema import AnyFact
+from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS
 from extender.report.pod_schema import (
     Diagnosis,
     NodeDiagnosis,
@@ -78,9 +78,6 @@ OTHER_PROFILES = "to see how that scheduler would decide, use a KubeSchedulerCon
 
 EXTENDER_VERBS = ("filter", "prioritize", "bind")
 """Verbs for which kube-scheduler calls other extenders about a pod that fits."""
-
-_INSUFFICIENT = "Insufficient "
-"""Prefix of NodeResourcesFit's reasons for a resource."""
 
 
 def diagnose(
@@ -268,7 +265,7 @@ def _reason_counts(nodes: Iterable[NodeDiagnosis]) -> list[ReasonCount]:
             reason=reason,
             nodes=len(of),
             examples=[one.name for one in of[:MAX_EXAMPLES]],
-            facts=summarize(one.facts for one in of),
+            facts=summarize(of, reason),
         )
         for (code, plugin, reason), of in rejected.items()
     ]
@@ -381,15 +378,15 @@ def _rejected_sentence(
     if cycle.post_filter is None:
         return f"{pod} is not scheduled: {cycle.message}"
     if len(nodes) == 1:
-        reasons, facts = prefilter or ", ".join(nodes[0].reasons), in_brackets(summarize([nodes[0].facts]), 1)
+        reasons, facts = prefilter or ", ".join(nodes[0].reasons), in_brackets(summarize(nodes), 1)
         where = f"{pod} does not fit on {nodes[0].name}: {reasons}{facts}"
     else:
         # `5 with a taint that it does not tolerate (gpu:NoSchedule), 1 cordoned`: the most common reason first
-        rejected: dict[str, list[Sequence[AnyFact]]] = {}
+        rejected: dict[str, list[NodeDiagnosis]] = {}
         for one in nodes:
             if one.code != "Success":
-                rejected.setdefault(phrase_of(one.code, one.plugin, tuple(one.reasons)), []).append(one.facts)
-        counts = sorted([(phrase, len(facts)) for phrase, facts in rejected.items()], key=lambda one: (-one[1], one[0]))
+                rejected.setdefault(phrase_of(one.code, one.plugin, tuple(one.reasons)), []).append(one)
+        counts = sorted([(phrase, len(of)) for phrase, of in rejected.items()], key=lambda one: (-one[1], one[0]))
         most_common, size = counts[0]
         cause = in_brackets(summarize(rejected[most_common]), size)
         counts[0] = most_common + cause, size
@@ -405,10 +402,10 @@ def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
     if code == "Error":
         return f"on which a plugin fails ({message})"
     if plugin == "NodeResourcesFit":
-        short = [one.removeprefix(_INSUFFICIENT) for one in reasons if one.startswith(_INSUFFICIENT)]
+        short = [one.removeprefix(INSUFFICIENT) for one in reasons if one.startswith(INSUFFICIENT)]
         if short:
             return f"with too little {' and '.join(short)}"
-        return "that run as many pods as they may" if "Too many pods" in reasons else f"with {message}"
+        return "that run as many pods as they may" if TOO_MANY_PODS in reasons else f"with {message}"
     return REJECTED_BY.get(plugin, f"rejected by {plugin} ({message})")
 
 

@@ -5,19 +5,39 @@ kube-scheduler's own reasons and messages stay in their plugins. The page loads 
 Rule: codes and words only; nothing is decided here, and only types of the engine are imported.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, assert_never
 
 import msgspec
 
 from extender.admission.findings import ASSUMED, LEFT_OUT, PRUNED
 from extender.core.scheduling_cycle.result import ClaimAllocation
 from extender.report.audit.schema import AuditEnd
-from extender.report.facts.schema import AnyFact, FactCount, TaintFact
+from extender.k8s import quantity
+from extender.k8s.requests import CPU, PODS
+from extender.report.facts.schema import (
+    AnyFact,
+    DeclaredFeatureFact,
+    DomainCount,
+    FactCount,
+    MoreFact,
+    NodeFact,
+    NodeNameFact,
+    NodeRequirementFact,
+    NominatedFact,
+    PodAffinityFact,
+    PortFact,
+    ResizeFact,
+    ResourceFact,
+    RoomFact,
+    SpreadFact,
+    TaintFact,
+    UnschedulableFact,
+)
 from extender.report.pod_schema import PodState, Verdict
 from extender.report.schema import NodeOutcome
 from extender.report.simulation_schema import AdmissionReport, EvictionCause
-from extender.utilities.text import join_names
+from extender.utilities.text import format_amount, join_names, more, pluralize
 
 
 class Words(NamedTuple):
@@ -233,16 +253,155 @@ MAX_FACTS = 2
 
 
 def describe_fact(fact: AnyFact) -> str:
-    """Return what rejects a node, in a few words."""
+    """Return what rejects one node, and what is known of the other nodes."""
+    return "; ".join((brief_fact(fact), *_in_the_cluster(fact)))
+
+
+def describe_cause(found: FactCount, *, in_full: bool = False) -> str:
+    """Return what rejects several nodes, in a few words; `in_full`: with what is known of the other nodes."""
+    fact, phrase = found.fact, brief_fact(found.fact)
     match fact:
-        case TaintFact(key=key, value=value, effect=effect):
-            return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+        case NodeRequirementFact() if fact.requirement:
+            phrase = f"{_requirement(fact)}, which {_nodes_that(fact.meeting, 'meets', 'meet')}"
+        case ResourceFact() if fact.resource != PODS and fact.most_free_node and found.nodes > 1:
+            requested, free = _amounts(fact.resource, fact.requested, fact.free)
+            phrase = f"requests {requested} {fact.resource}, at most {free} free on {found.node}"
+        case ResourceFact() | PortFact() | PodAffinityFact():
+            phrase += "" if isinstance(fact, PodAffinityFact) else f" on {found.node}"
+            phrase += f", likewise on {more(found.nodes - 1, 'node')}" if found.nodes > 1 else ""
+    return "; ".join((phrase, *_in_the_cluster(fact))) if in_full else phrase
 
 
 def in_brackets(facts: Sequence[FactCount], nodes: int) -> str:
-    """Return the facts of `nodes` nodes as ` (a on 3, b on 1)`, without counts where they hold for all; "" for none."""
-    shown = [describe_fact(one.fact) + (f" on {one.nodes}" if one.nodes < nodes else "") for one in facts[:MAX_FACTS]]
-    return f" ({', '.join(shown)})" if shown else ""
+    """Return the facts of `nodes` nodes as ` (a on 3; b on 1)`, without counts where they hold for all; "" for none."""
+    shown = [
+        describe_cause(one) + (f" on {one.nodes}" if one.nodes < nodes and not one.node else "")
+        for one in facts[:MAX_FACTS]
+    ]
+    return f" ({'; '.join(shown)})" if shown else ""
+
+
+def brief_fact(fact: AnyFact) -> str:
+    """Return what rejects one node, in a few words."""
+    match fact:
+        case MoreFact(count=count):
+            return f"and {more(count)}"
+        case PodAffinityFact():
+            return _pod_affinity(fact)
+        case SpreadFact():
+            return _spread(fact)
+        case PortFact() | ResourceFact() | ResizeFact() | NominatedFact():
+            return _brief_room_fact(fact)
+    return _brief_node_fact(fact)
+
+
+def _brief_node_fact(fact: NodeFact) -> str:
+    match fact:
+        case TaintFact(key=key, value=value, effect=effect):
+            return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+        case UnschedulableFact():
+            return "spec.unschedulable"
+        case NodeNameFact(name=name, exists=exists):
+            return f"spec.nodeName is {name}" + ("" if exists else ", which does not exist")
+        case DeclaredFeatureFact(feature=feature, declaring=count):
+            return f"needs {feature}, which {_nodes_that(count, 'declares', 'declare')}"
+        case NodeRequirementFact(requirement=""):
+            return f"{fact.source} without a valid term"
+        case NodeRequirementFact(key=key, value=value):
+            return f"{_requirement(fact)}, the node has {f'no {key}' if value is None else value or repr(value)}"
+    assert_never(fact)
+
+
+def _brief_room_fact(fact: RoomFact) -> str:
+    match fact:
+        case PortFact(address=address, held_address=held):
+            nominated = f"{fact.pod}, nominated to the node" if fact.nominated else fact.pod
+            at = f" at {held}" if held and held != address else ""
+            return f"{address}{':' if address else ''}{fact.port}/{fact.protocol} is held{at} by {nominated}"
+        case ResourceFact(resource="pods"):
+            return f"{fact.used} of {fact.allocatable} pods"
+        case ResourceFact():
+            requested, free, allocatable = _amounts(fact.resource, fact.requested, fact.free, fact.allocatable)
+            wanted = f"requests {requested} {fact.resource}"
+            if not fact.most_free_node:
+                return f"{wanted}, which no node has"
+            too_small = ", too small even if empty" if fact.is_too_small else ""
+            return f"{wanted}, {free} of {allocatable} free{too_small}"
+        case ResizeFact(resource=resource):
+            allocated, wanted, counted = _amounts(resource, fact.allocated, fact.wanted, fact.counted)
+            resize = f"{fact.pod}: resize {fact.state}, {allocated} allocated, {wanted} wanted"
+            return f"{resize}, {counted} {resource} counted as used"
+        case NominatedFact(pods=pods, count=count):
+            return f"room is kept for {join_names(pods, len(pods), count)}, nominated to the node"
+    assert_never(fact)
+
+
+def _in_the_cluster(fact: AnyFact) -> Iterator[str]:
+    """Yield what is known of the other nodes."""
+    match fact:
+        case NodeRequirementFact(values=values) if values:
+            yield "nodes have " + ", ".join(f"{one.value} ({one.nodes})" for one in values)
+        case ResourceFact(most_free_node=node) if node and fact.resource != PODS:
+            yield f"most free in the cluster: {_amounts(fact.resource, fact.most_free)[0]} on {node}"
+        case SpreadFact(missing_label=False):
+            yield f"selector {fact.selector}"
+            domains = [f"{one.domain}: {one.pods}{_rejected(one, ' ({})')}" for one in fact.domains]
+            yield f"domains {join_names(domains, len(domains), fact.count)}"
+
+
+def _nodes_that(count: int, verb: str, verb_of_many: str) -> str:
+    return f"{pluralize(count, 'node')} {verb if count == 1 else verb_of_many}" if count else f"no node {verb}"
+
+
+def _requirement(fact: NodeRequirementFact) -> str:
+    term = f" term {fact.term} of {fact.terms}" if fact.terms > 1 else ""
+    return f"{fact.source}{term} {fact.requirement}"
+
+
+def _amounts(resource: str, *exact: str) -> list[str]:
+    """Return quantities as reports print them, 15839424Ki as 15.1Gi, unless that hides a difference."""
+    units = quantity.milli_value if resource == CPU else quantity.value
+    rounded = [format_amount(resource, units(quantity.parse(one))) for one in exact]
+    return rounded if len(set(rounded)) == len(set(exact)) else [*exact]
+
+
+def _pod_affinity(fact: PodAffinityFact) -> str:
+    where = (
+        f"{fact.topology_key}={fact.domain}" if fact.domain is not None else f"the node, without {fact.topology_key}"
+    )
+    term = f"{fact.selector or 'one of many terms'}" + (f" in {fact.namespaces}" if fact.namespaces else "")
+    pods = join_names(fact.pods, len(fact.pods), fact.count)
+    match fact.rule:
+        case "antiAffinity":
+            return f"anti-affinity to {term}: {pods} in {where}"
+        case "existingAntiAffinity":
+            return f"anti-affinity of {pods} to {term} in {where}"
+    if not fact.count:
+        return f"affinity to {term}, which no pod matches, in {where}"
+    domains = [f"{one.domain}: {one.pods}" for one in fact.domains]
+    return f"affinity to {term}, which no pod in {where} matches, but {', '.join(domains)}"
+
+
+def _spread(fact: SpreadFact) -> str:
+    key, skew = fact.topology_key, f"> maxSkew {fact.max_skew}"
+    if fact.missing_label:
+        return f"no label {key}"
+    phrase = f"{fact.domain}: {fact.matching} + {fact.self_matching} - {fact.minimum} {skew} by {key}"
+    if fact.min_domains:
+        return f"{phrase}, {pluralize(fact.count, 'domain')} of minDomains {fact.min_domains}"
+    # The domain that the pod cannot use is the one to name: it keeps the minimum down.
+    least = sorted((one for one in fact.domains if one.pods == fact.minimum), key=lambda one: not one.rejected_by)
+    return phrase + "".join(f", domain {one.domain}: {one.pods}{_rejected(one, ', {}')}" for one in least[:1])
+
+
+def _rejected(domain: DomainCount, template: str) -> str:
+    """Return why the pod cannot use the domain, put into the template; "" if it can."""
+    reasons = [ALL_REJECTED_BY.get(one, f"rejected by {one}") for one in domain.rejected_by]
+    return template.format("all nodes " + " or ".join(reasons)) if reasons else ""
+
+
+ALL_REJECTED_BY = {"TaintToleration": "tainted", "NodeUnschedulable": "cordoned", "NodeResourcesFit": "full"}
+"""Plugin -> word for all nodes of a domain that it rejects."""
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------

@@ -32,12 +32,15 @@ def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def format_amount(resource: str, value: int) -> str:
-    """Format millicores, bytes or a count as manifests write it: 250m, 3, 4Gi."""
+def format_amount(resource: str, value: int, *, is_exact: bool = False) -> str:
+    """Format millicores, bytes or a count as manifests write it: 250m, 3, 4Gi; bytes have at most one decimal.
+
+    `is_exact`: bytes in the largest unit that has no decimals, as kubectl prints them: 15839424Ki.
+    """
     if resource == "cpu":
         return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
         for power, unit in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
-            if abs(value) >= 1 << power:
+            if abs(value) >= 1 << power and not (is_exact and value % (1 << power)):
                 return f"{value / (1 << power):.1f}".removesuffix(".0") + unit
     return str(value)

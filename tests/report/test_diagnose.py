@@ -69,8 +69,9 @@ def test_reasons_are_counted_with_their_nodes_the_most_common_first():
         (1, "NodeUnschedulable", "node(s) were unschedulable", ["u"]),
     ]
     assert found.why == (
-        "default/incoming fits on none of 5 nodes: 2 with too little cpu and memory, 1 cordoned, 1 with a taint that "
-        "it does not tolerate, 1 with too little cpu; no eviction would make room"
+        "default/incoming fits on none of 5 nodes: 2 with too little cpu and memory (requests 1 cpu, at most 500m free on "
+        "n1; requests 1Gi memory, at most 1Mi free on n1), 1 cordoned, 1 with a taint that it does not tolerate, 1 with "
+        "too little cpu; no eviction would make room"
     )
     assert found.verdict == "DoesNotFit"
 
@@ -86,7 +87,9 @@ def test_a_preemption_is_told_with_its_victims_and_what_else_stands_for_choice()
         "0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node n2, "
         "preempting 1 victims"
     )
-    assert found.why.endswith("2 with too little cpu; evicting default/b from n2 would make room")
+    assert found.why.endswith(
+        "2 with too little cpu (requests 1 cpu, at most 0 free on n1); evicting default/b from n2 would make room"
+    )
     assert {one.name: one.preemption and one.preemption.victims for one in found.nodes} == {
         "n1": ["default/a"],
         "n2": ["default/b"],

@@ -22,11 +22,21 @@ from extender.cluster.list.pod_history import PodHistory
 from extender.core.framework.status import cut_message
 from extender.report.diagnose import evicted_sentence
 from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome, ReasonCount
-from extender.report.wording import STATUS_CODES, VERDICT_STYLES, describe_admission, describe_fact
+from extender.report.wording import (
+    STATUS_CODES,
+    VERDICT_STYLES,
+    brief_fact,
+    describe_admission,
+    describe_cause,
+    describe_fact,
+)
 from extender.utilities.text import format_amount, join_names, pluralize
 
 MAX_EXAMPLES = 3
 """Maximum number of nodes that the table names per reason, unless it is wide."""
+
+MAX_FACTS = 2
+"""Maximum number of facts about a node in the table of all nodes."""
 
 MAX_COMPARED_NODES = 4
 """Number of best nodes in the table of scores without --all."""
@@ -48,7 +58,7 @@ def render(
     if found.reasons:
         yield from section_heading(f"reasons, of {pluralize(len(found.nodes), 'node')}")
         yield _reasons_table(found, is_wide=is_wide)
-        yield from _render_reason_facts(found.reasons)
+        yield from _render_facts(found.reasons)
     if found.preemption is not None:
         yield from _render_preemption(found.preemption)
     if show_all and found.nodes:
@@ -128,15 +138,14 @@ def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
     return AdaptiveTable(("NODES", "PLUGIN", "REASON", code, "EXAMPLES"), rows, lead=3)
 
 
-def _render_reason_facts(reasons: Sequence[ReasonCount]) -> Iterator[RenderableType]:
-    """Render a line per fact, after the number of nodes and the reason."""
-    if any(one.facts for one in reasons):
-        yield from section_heading("facts")
-    for one in reasons:
-        for fact in one.facts:
-            yield indented(
-                text(f"{pluralize(fact.nodes, 'node')}: {one.plugin or 'framework'}: {describe_fact(fact.fact)}")
-            )
+def _render_facts(reasons: Sequence[ReasonCount]) -> Iterator[RenderableType]:
+    """Render each reason with its facts below it, and the number of nodes of each fact."""
+    for place, reason in enumerate(one for one in reasons if one.facts):
+        if not place:
+            yield from section_heading("facts, by reason")
+        yield indented(text(reason.reason or reason.plugin))
+        for fact in reason.facts:
+            yield indented(text(f"{pluralize(fact.nodes, 'node')}: {describe_cause(fact, in_full=True)}"), 4)
 
 
 def _render_preemption(found: PreemptionOutcome) -> Iterator[RenderableType]:
@@ -171,7 +180,7 @@ def _render_preemption(found: PreemptionOutcome) -> Iterator[RenderableType]:
 
 
 def _nodes_table(found: Diagnosis) -> RenderableType:
-    """Return a row per node: status, total and weighted scores, and the victims of a preemption there."""
+    """Return a row per node: status, facts, total and weighted scores, and the victims of a preemption there."""
     plugins = list(dict.fromkeys(name for one in found.nodes if one.scores for name in one.scores.plugins))
     columns = ("TOTAL", *plugins) if plugins else ()
     rows = []
@@ -179,8 +188,9 @@ def _nodes_table(found: Diagnosis) -> RenderableType:
         status = (text(one.name), text(one.code, STATUS_CODES[one.code].style), text(one.plugin))
         own = {} if one.scores is None else {"TOTAL": one.scores.total, **one.scores.plugins}
         scores = [text(own.get(name, "")) for name in columns]
-        rows.append((*status, text("; ".join(one.reasons)), *scores, text(_preemption_cell(one.preemption))))
-    return AdaptiveTable(("NODE", "CODE", "PLUGIN", "REASONS", *columns, "PREEMPTION"), rows, lead=2)
+        facts = text(join_names([brief_fact(fact) for fact in one.facts], MAX_FACTS))
+        rows.append((*status, text("; ".join(one.reasons)), facts, *scores, text(_preemption_cell(one.preemption))))
+    return AdaptiveTable(("NODE", "CODE", "PLUGIN", "REASONS", "FACTS", *columns, "PREEMPTION"), rows, lead=2)
 
 
 def _preemption_cell(tried: NodePreemption | None) -> str:

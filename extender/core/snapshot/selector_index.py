@@ -21,7 +21,7 @@ from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.affinity import PodSelector
 from extender.k8s.objects import Labels, LabelsKey, Pod, labels_key
-from extender.k8s.selectors import LabelMatcher, NodeMatcher, NodeTerm, Requirement
+from extender.k8s.selectors import FieldRequirement, LabelMatcher, NodeMatcher, NodeTerm, Requirement
 from extender.utilities.groups import remove_member
 
 MAX_REQUIREMENTS_ONE_BY_ONE = 64
@@ -54,14 +54,18 @@ def nodes_in_any_term(snapshot: Snapshot, terms: Iterable[NodeTerm]) -> BoolArra
 
 def nodes_in_term(snapshot: Snapshot, term: NodeTerm) -> BoolArray:
     """Return [node]: whether the node matches every requirement of the term."""
-    found = _all_hold(snapshot, term.labels)
-    for field in term.fields:
-        # An unknown field has the value "", as upstream.
-        named = np.full(len(snapshot.nodes), field.key != "metadata.name" and not field.value)
-        if field.key == "metadata.name" and field.value in snapshot.node_row:
-            named[snapshot.node_row[field.value]] = True
-        found &= ~named if field.negated else named
-    return found
+    return _all_hold(snapshot, (*term.labels, *term.fields))
+
+
+def nodes_meeting(snapshot: Snapshot, wanted: Requirement | FieldRequirement) -> BoolArray:
+    """Return [node]: whether the node meets the requirement."""
+    if isinstance(wanted, Requirement):
+        return snapshot.label(wanted.key).holds(wanted)
+    # An unknown field has the value "", as upstream.
+    named = np.full(len(snapshot.nodes), wanted.key != "metadata.name" and not wanted.value)
+    if wanted.key == "metadata.name" and wanted.value in snapshot.node_row:
+        named[snapshot.node_row[wanted.value]] = True
+    return ~named if wanted.negated else named
 
 
 def nodes_with_labels(snapshot: Snapshot, matcher: LabelMatcher) -> BoolArray:
@@ -71,10 +75,10 @@ def nodes_with_labels(snapshot: Snapshot, matcher: LabelMatcher) -> BoolArray:
     return _all_hold(snapshot, matcher.requirements)
 
 
-def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolArray:
+def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement | FieldRequirement]) -> BoolArray:
     found = np.ones(len(snapshot.nodes), np.bool_)
     for requirement in requirements:
-        found &= snapshot.label(requirement.key).holds(requirement)
+        found &= nodes_meeting(snapshot, requirement)
     return found
 
 

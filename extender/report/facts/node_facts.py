@@ -4,17 +4,62 @@ Rule: nothing is decided here: a fact explains the verdict of an Evaluation.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from extender.core.evaluation import Evaluation
-from extender.core.framework.plugins import taint_toleration
-from extender.report.facts.schema import AnyFact, FactCount, FactsOf
+from extender.core.framework.plugins import (
+    PREFILTERS,
+    inter_pod_affinity,
+    node_affinity,
+    node_declared_features,
+    node_name,
+    node_ports,
+    node_resources,
+    node_unschedulable,
+    pod_topology_spread,
+    taint_toleration,
+)
+from extender.core.framework.status import Code
+from extender.k8s import quantity
+from extender.k8s.requests import PODS
+from extender.report.facts.affinity import pod_affinity_facts
+from extender.report.facts.nodes import (
+    cordon_facts,
+    declared_feature_facts,
+    node_affinity_facts,
+    node_name_facts,
+)
+from extender.report.facts.ports import port_facts
+from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS, resource_facts
+from extender.report.facts.schema import (
+    AnyFact,
+    FactCount,
+    FactsOf,
+    MoreFact,
+    NominatedFact,
+    ResizeFact,
+    ResourceFact,
+    SpreadFact,
+)
+from extender.report.facts.spread import spread_facts
 from extender.report.facts.taints import taint_facts
+from extender.report.pod_schema import NodeDiagnosis
 
 FACTS: dict[str, Callable[[Evaluation], FactsOf]] = {
+    node_unschedulable.NAME: cordon_facts,
+    node_name.NAME: node_name_facts,
     taint_toleration.NAME: taint_facts,
+    node_affinity.NAME: node_affinity_facts,
+    node_ports.NAME: port_facts,
+    node_resources.FIT_NAME: resource_facts,
+    pod_topology_spread.NAME: spread_facts,
+    inter_pod_affinity.NAME: pod_affinity_facts,
+    node_declared_features.NAME: declared_feature_facts,
 }
 """Plugin -> its facts about one pod; what depends on the pod alone is computed in this call."""
+
+MAX_FACTS_OF_NODE = 12
+"""Maximum number of facts about one node; MoreFact counts the others."""
 
 MAX_SUMMARIZED = 5
 """Maximum number of facts in a summary."""
@@ -22,24 +67,80 @@ MAX_SUMMARIZED = 5
 
 def facts_of_nodes(evaluation: Evaluation) -> Callable[[int, str], Sequence[AnyFact]]:
     """Return (node row, plugin that rejects the node) -> facts. The snapshot must not change meanwhile."""
-
+    run, nominated = evaluation.filter, _nominated_facts(evaluation)
     prepared: dict[str, FactsOf] = {}
+    # PreFilter leaves nodes out in the name of the framework: the plugins that name the others are the cause. If they
+    # agree on no node, the run does not say which ones.
+    naming = sorted(run.prefilter_plugins)
+    if run.prefilter_status is not None and not run.prefilter_status.plugin:
+        naming = [name for name in PREFILTERS if PREFILTERS[name](evaluation.context).node_names is not None]
 
     def facts(row: int, plugin: str) -> Sequence[AnyFact]:
-        # PreFilter leaves nodes out in the name of the framework: the plugins that name the others are the cause.
-        plugins = [plugin] if plugin else sorted(evaluation.filter.prefilter_plugins)
         found: list[AnyFact] = []
-        for name in plugins:
+        for name in [plugin] if plugin else naming:
             if name in FACTS:
                 if name not in prepared:
                     prepared[name] = FACTS[name](evaluation)
                 found += prepared[name](row)
-        return found
+        found += nominated.get(row, ())
+        left_out = len(found) - MAX_FACTS_OF_NODE
+        return [*found[:MAX_FACTS_OF_NODE], MoreFact(count=left_out)] if left_out > 0 else found
 
     return facts
 
 
-def summarize(facts: Iterable[Sequence[AnyFact]]) -> list[FactCount]:
-    """Return the most common of these facts of nodes, with the number of nodes."""
-    counts = Counter(fact for of_node in facts for fact in of_node)
-    return [FactCount(fact=fact, nodes=nodes) for fact, nodes in counts.most_common(MAX_SUMMARIZED)]
+def _nominated_facts(evaluation: Evaluation) -> dict[int, list[NominatedFact]]:
+    """Return row -> the fact about a node that would take the pod without the pods nominated to it."""
+    run, nominees = evaluation.filter, evaluation.context.nominees
+    by_row: dict[int, list[str]] = {}
+    for pod in nominees:
+        by_row.setdefault(evaluation.context.snapshot.node_row[pod.status.nominated_node_name], []).append(pod.key)
+    found = {}
+    for row, names in by_row.items():
+        index, is_beside_nominated = int(run.rejected_by[row]) // 2, run.rejected_by[row] % 2 == 0
+        if run.rejected_by[row] >= 0 and is_beside_nominated and run.checks[index].nominated_demand is not None:
+            check = run.checks[index]
+            if check.codes(run.headrooms[1][index])[row] == Code.SUCCESS:
+                found[row] = [NominatedFact(pods=tuple(names[:3]), count=len(names))]
+    return found
+
+
+def facts_about(reason: str, facts: Iterable[AnyFact]) -> list[AnyFact]:
+    """Return the facts that explain this reason of a node: each resource has a reason of its own."""
+    resource = PODS if reason == TOO_MANY_PODS else reason.removeprefix(INSUFFICIENT)
+    return [one for one in facts if not isinstance(one, ResourceFact | ResizeFact) or one.resource == resource]
+
+
+def summarize(nodes: Iterable[NodeDiagnosis], reason: str | None = None) -> list[FactCount]:
+    """Return the most common causes among the facts of these nodes, with the number of nodes.
+
+    `reason`: only what explains this reason.
+    """
+    counts = Counter[Hashable]()
+    closest: dict[Hashable, tuple[int, str, AnyFact]] = {}
+    for node in nodes:
+        # Several facts of one cause on a node, such as two pods that have a port, count once.
+        causes = {
+            _cause(one): one for one in reversed(node.facts if reason is None else facts_about(reason, node.facts))
+        }
+        for cause, fact in reversed(causes.items()):
+            counts[cause] += 1
+            known, missing = closest.get(cause), _missing(fact)
+            if known is None or missing < known[0]:
+                closest[cause] = missing, node.name, fact
+    found = [(*closest[cause][1:], nodes) for cause, nodes in counts.most_common(MAX_SUMMARIZED)]
+    return [FactCount(fact=fact, nodes=nodes, node=name if fact.cause else "") for name, fact, nodes in found]
+
+
+def _cause(fact: AnyFact) -> Hashable:
+    return (type(fact), *[getattr(fact, name) for name in fact.cause]) if fact.cause else fact
+
+
+def _missing(fact: AnyFact) -> int:
+    """Return how far a node is from fitting, in units of the fact; 0 if there is no more or less."""
+    match fact:
+        case ResourceFact(free=free):
+            return -quantity.parse(free)
+        case SpreadFact(matching=matching):
+            return matching
+    return 0

@@ -31,7 +31,7 @@ def test_every_taint_that_is_not_tolerated_is_named_and_counted():
     (reason,) = found.reasons
     assert reason.facts == [FactCount(fact=GPU_FACT, nodes=3), FactCount(fact=NOT_READY_FACT, nodes=2)]
     assert (
-        "3 with a taint that it does not tolerate (gpu=true:NoSchedule, agent-not-ready:NoExecute on 2);" in found.why
+        "3 with a taint that it does not tolerate (gpu=true:NoSchedule; agent-not-ready:NoExecute on 2);" in found.why
     )
 
 

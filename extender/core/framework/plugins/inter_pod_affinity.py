@@ -82,9 +82,10 @@ def uses_namespace_selector(context: SchedulingContext) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _DomainMatches:
+class DomainMatches:
     """Matches with running pods, summed per domain of one topology key (upstream: topologyToMatchedTermCount)."""
 
+    topology_key: str
     matches: IntArray
     """[node]: sum over the node's domain; 0 if the node lacks the topology key."""
     by_pod: PodAmounts
@@ -93,7 +94,7 @@ class _DomainMatches:
     """[node]: True if the node has the topology key."""
 
 
-def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _DomainMatches:
+def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> DomainMatches:
     """Sum the `amounts` of the pods `rows` per domain of the topology key."""
     column = snapshot.label(key)
     placed = column.present[snapshot.pod_node[rows]]
@@ -101,11 +102,11 @@ def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntAr
     nodes = snapshot.pod_node[rows]
     totals = column.sums(nodes, amounts)
     matches = np.where(column.present, totals[column.codes], 0)
-    return _DomainMatches(matches, PodAmounts(rows, nodes, amounts), column.present)
+    return DomainMatches(key, matches, PodAmounts(rows, nodes, amounts), column.present)
 
 
 @derived_by("nodes", "pods", "pod_labels")
-def _selected_matches(snapshot: Snapshot, query: tuple[str, tuple[PodSelector, ...]]) -> _DomainMatches:
+def _selected_matches(snapshot: Snapshot, query: tuple[str, tuple[PodSelector, ...]]) -> DomainMatches:
     """Count per domain the pods that all selectors match; `query`: (topology key, selectors)."""
     key, selectors = query
     rows = pods_matching(snapshot, *selectors).rows
@@ -114,7 +115,7 @@ def _selected_matches(snapshot: Snapshot, query: tuple[str, tuple[PodSelector, .
 
 def _matches_by_key(
     snapshot: Snapshot, found: Iterable[tuple[IntArray, Mapping[str, int]]]
-) -> dict[str, _DomainMatches]:
+) -> dict[str, DomainMatches]:
     """Return topology key -> matches; `found`: pod rows, with topology key -> amount of each of these pods."""
     parts = defaultdict[str, list[tuple[IntArray, int]]](list)
     for rows, weights in found:
@@ -146,7 +147,7 @@ def _label_groups(snapshot: Snapshot) -> Iterator[tuple[IntArray, TargetPod]]:
         yield group.rows, _own_target(snapshot, group.namespace, group.labels)
 
 
-def _own_matches(snapshot: Snapshot, terms: TermSet) -> list[tuple[int, _DomainMatches]]:
+def _own_matches(snapshot: Snapshot, terms: TermSet) -> list[tuple[int, DomainMatches]]:
     """Return (weight, matches) of the incoming pod's terms: one entry per term or, for ManyTerms, per topology key."""
     if isinstance(terms, FewTerms):
         return [(term.weight, _selected_matches(snapshot, (term.topology_key, (term.pods,)))) for term in terms.terms]
@@ -171,21 +172,21 @@ def _target(snapshot: Snapshot, key: _TargetKey) -> TargetPod:
 
 def _existing_matches(
     snapshot: Snapshot, target: TargetPod, weights_of: Callable[[PodTerms], Mapping[str, int]]
-) -> dict[str, _DomainMatches]:
+) -> dict[str, DomainMatches]:
     """Return topology key -> running pods with terms for the target; `weights_of`: terms -> topology key -> weight."""
     owners, keys = snapshot.index(TermOwnerIndex).owners_for(target), snapshot.node_label_keys
     return _matches_by_key(snapshot, ((one.rows, weights_of(one.terms.on(keys))) for one in owners))
 
 
 @derived_by("nodes", "pods", "namespaces")
-def _running_anti_affinity(snapshot: Snapshot, key: _TargetKey) -> dict[str, _DomainMatches]:
+def _running_anti_affinity(snapshot: Snapshot, key: _TargetKey) -> dict[str, DomainMatches]:
     """Return topology key -> running pods with required anti-affinity terms that match a pod with this key."""
     target, keys = _target(snapshot, key), snapshot.node_label_keys
     return _existing_matches(snapshot, target, lambda terms: terms.anti_affinity.weights_for(target, keys))
 
 
 @derived_by("nodes", "pods", "namespaces")
-def _running_preferences(snapshot: Snapshot, query: tuple[_TargetKey, int]) -> dict[str, _DomainMatches]:
+def _running_preferences(snapshot: Snapshot, query: tuple[_TargetKey, int]) -> dict[str, DomainMatches]:
     """Return topology key -> running pods with preferred terms that match a pod with this key, by weight.
 
     `query`: (key of the pod, weight of a required affinity term: hardPodAffinityWeight, 0 to ignore these terms).
@@ -230,7 +231,7 @@ class AffinityConstraint(Constraint):
 
 def _conflicts(
     context: SchedulingContext,
-    columns: Sequence[_DomainMatches],
+    columns: Sequence[DomainMatches],
     weights_for: Callable[[Pod], Mapping[str, int]],
     reason: str,
 ) -> ConflictConstraint:
@@ -317,6 +318,48 @@ def _existing_anti_affinity(context: SchedulingContext) -> tuple[ConflictConstra
         return None, False
     has_running = any(bool(len(column.by_pod.pods)) for column in columns)
     return _conflicts(context, columns, lambda nominee: of_nominees[identity(nominee)], REASON_EXISTING), has_running
+
+
+# --- explanations ---------------------------------------------------------------------------------------------------
+
+
+def own_affinity_terms(context: SchedulingContext) -> Iterator[AffinityTerm]:
+    """Yield the incoming pod's required affinity terms, with the namespaces that they name."""
+    return required_terms(context.pod.metadata.namespace, _sides(context.pod)[0])
+
+
+def own_anti_affinity_matches(context: SchedulingContext) -> Iterator[tuple[AffinityTerm | None, str, IntArray]]:
+    """Yield (term, topology key, rows of the running pods that it matches) of the incoming pod's anti-affinity.
+
+    Terms that are matched together are one entry per topology key, without a term.
+    """
+    repels, namespace = _sides(context.pod)[1], context.pod.metadata.namespace
+    if repels is not None and repels.required:
+        terms = _own_terms(context, required_terms(namespace, repels))
+        shown = list(required_terms(namespace, repels)) if isinstance(terms, FewTerms) else None
+        for place, (_, matches) in enumerate(_own_matches(context.snapshot, terms)):
+            yield None if shown is None else shown[place], matches.topology_key, matches.by_pod.pods
+
+
+def existing_anti_affinity_owners(context: SchedulingContext) -> Iterator[tuple[AffinityTerm | None, str, IntArray]]:
+    """Yield (term, topology key, rows of the running pods that have it) of anti-affinity that matches the pod.
+
+    Terms that are matched together are one entry per topology key, without a term.
+    """
+    snapshot, keys = context.snapshot, context.snapshot.node_label_keys
+    target = _target(snapshot, _target_key(context.pod))
+    for owners in snapshot.index(TermOwnerIndex).owners_for(target):
+        terms = owners.terms.on(keys).anti_affinity
+        if isinstance(terms, FewTerms):
+            for term in terms.terms:
+                if term.topology_key in keys and target.is_matched_by(term):
+                    yield term, term.topology_key, owners.rows
+        else:
+            for key in terms.weights_for(target, keys):
+                yield None, key, owners.rows
+
+
+# --- filter ---------------------------------------------------------------------------------------------------------
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:

@@ -39,7 +39,7 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     required = required_features(context.pod, context.features)
     if not required:
         return ()
-    rejected = _declared(context.snapshot).map_bool(lambda declared: not required <= declared)
+    rejected = declared_features(context.snapshot).map_bool(lambda declared: not required <= declared)
     reason = REASON
     if context.features.declared_features_are_named:  # v1.35 infers only one feature, so a node lacks all required ones
         reason = f"node declared features check failed - unsatisfied requirements: {', '.join(sorted(required))}"
@@ -47,6 +47,6 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
 
 
 @derived("nodes")
-def _declared(snapshot: Snapshot) -> Encoded:
+def declared_features(snapshot: Snapshot) -> Encoded:
     """Return [node]: set of status.declaredFeatures."""
     return encode([frozenset(node.status.declared_features or ()) for node in snapshot.nodes])

@@ -62,7 +62,7 @@ SYSTEM_DEFAULTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _CompiledConstraint:
+class CompiledConstraint:
     """A TopologySpreadConstraint with compiled selector and applied defaults."""
 
     max_skew: int
@@ -73,14 +73,14 @@ class _CompiledConstraint:
     """Whether nodeAffinityPolicy and nodeTaintsPolicy are Honor."""
 
 
-def _compile(context: SchedulingContext, constraint: TopologySpreadConstraint) -> _CompiledConstraint:
+def _compile(context: SchedulingContext, constraint: TopologySpreadConstraint) -> CompiledConstraint:
     labels, features = context.pod.metadata.labels or {}, context.features
     keys = constraint.match_label_keys if features.match_label_keys_in_pod_topology_spread else None
     own = {key: labels[key] for key in keys or () if key in labels}
     selector = compile_label_selector(constraint.label_selector)
     policies = (constraint.node_affinity_policy in (None, "Honor"), constraint.node_taints_policy == "Honor")
     min_domains = 1 if constraint.min_domains is None else constraint.min_domains
-    return _CompiledConstraint(
+    return CompiledConstraint(
         constraint.max_skew,
         constraint.topology_key,
         selector.with_labels(own) if own else selector,
@@ -90,7 +90,7 @@ def _compile(context: SchedulingContext, constraint: TopologySpreadConstraint) -
     )
 
 
-def _constraints(context: SchedulingContext, action: str) -> tuple[_CompiledConstraint, ...]:
+def _constraints(context: SchedulingContext, action: str) -> tuple[CompiledConstraint, ...]:
     """Return the pod's constraints, or the default ones with the selector of its Services and controller.
 
     `action`: whenUnsatisfiable. Raises SelectorError if a selector does not parse.
@@ -113,13 +113,13 @@ def uses_default_selector(context: SchedulingContext, action: str) -> bool:
     return not context.pod.spec.topology_spread_constraints and bool(_default_constraints(context, action))
 
 
-def _matching_pods(context: SchedulingContext, constraint: _CompiledConstraint) -> MatchingPods:
+def _matching_pods(context: SchedulingContext, constraint: CompiledConstraint) -> MatchingPods:
     """Return all matching pods of the incoming pod's namespace, including terminating ones."""
     namespaces = frozenset((context.pod.metadata.namespace,))
     return pods_matching(context.snapshot, PodSelector(namespaces, NOTHING, constraint.selector))
 
 
-def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -> IntArray:
+def _match_counts(context: SchedulingContext, constraint: CompiledConstraint) -> IntArray:
     """Return [node]: number of matching pods, excluding terminating ones."""
     # Quirk up to v1.37: an empty selector counts no pod (countPodsMatchSelector).
     if constraint.selector.is_empty and not context.features.empty_selectors_match_all:
@@ -128,7 +128,7 @@ def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -
 
 
 def _included_nodes(
-    context: SchedulingContext, constraints: Sequence[_CompiledConstraint]
+    context: SchedulingContext, constraints: Sequence[CompiledConstraint]
 ) -> dict[tuple[bool, bool], BoolArray]:
     """Return (honors affinity, honors taints) -> [node]: whether the node counts under these policies."""
     snapshot, affinity = context.snapshot, required_node_affinity(context.pod)
@@ -147,7 +147,7 @@ def _included_nodes(
     return found
 
 
-def _nodes_with_all_keys(snapshot: Snapshot, constraints: Sequence[_CompiledConstraint]) -> BoolArray:
+def _nodes_with_all_keys(snapshot: Snapshot, constraints: Sequence[CompiledConstraint]) -> BoolArray:
     """Return [node]: whether the node has the topology key of every constraint."""
     with_keys = np.ones(len(snapshot.nodes), np.bool_)
     for key in dict.fromkeys(one.topology_key for one in constraints):
@@ -156,8 +156,8 @@ def _nodes_with_all_keys(snapshot: Snapshot, constraints: Sequence[_CompiledCons
 
 
 def _until_missing_key(
-    snapshot: Snapshot, constraints: tuple[_CompiledConstraint, ...]
-) -> tuple[_CompiledConstraint, ...]:
+    snapshot: Snapshot, constraints: tuple[CompiledConstraint, ...]
+) -> tuple[CompiledConstraint, ...]:
     """Return the constraints up to and including the first whose topology key no node has: it rejects every node."""
     keys = snapshot.node_label_keys
     missing = (index for index, one in enumerate(constraints) if one.topology_key not in keys)
@@ -211,15 +211,11 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 
 def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
     """Return one constraint with a column per hard constraint, or none for a pod without hard constraints."""
-    constraints = _constraints(context, "DoNotSchedule")
+    # 1. Nodes whose pods count.
+    constraints, counting = hard_constraints(context)
     if not constraints:
         return ()
-    # 1. Nodes whose pods count: they have all topology keys, and the constraint's policies include them.
     snapshot, namespace = context.snapshot, context.pod.metadata.namespace
-    with_keys = _nodes_with_all_keys(snapshot, constraints)
-    constraints = _until_missing_key(snapshot, constraints)
-    included = _included_nodes(context, constraints)
-    counting = [with_keys & included[one.policies] for one in constraints]
     # 2. The headroom of each constraint (calPreFilterState).
     headroom = [_headroom(context, one, nodes) for one, nodes in zip(constraints, counting, strict=True)]
     # 3. The demand of pods (updateWithPod). Quirk: unlike the headroom, it counts terminating pods, and all pods of
@@ -248,7 +244,28 @@ def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
     )
 
 
-def _headroom(context: SchedulingContext, constraint: _CompiledConstraint, counting: BoolArray) -> IntArray:
+def hard_constraints(context: SchedulingContext) -> tuple[tuple[CompiledConstraint, ...], list[BoolArray]]:
+    """Return the hard constraints, and [node] for each: whether the node's pods count.
+
+    Such nodes have all topology keys, and the constraint's policies include them.
+    """
+    snapshot, constraints = context.snapshot, _constraints(context, "DoNotSchedule")
+    with_keys = _nodes_with_all_keys(snapshot, constraints)
+    constraints = _until_missing_key(snapshot, constraints)
+    included = _included_nodes(context, constraints)
+    return constraints, [with_keys & included[one.policies] for one in constraints]
+
+
+def matches_per_domain(
+    context: SchedulingContext, constraint: CompiledConstraint, counting: BoolArray
+) -> tuple[IntArray, BoolArray]:
+    """Return [domain]: matchNum, and whether the domain exists; `counting`: [node]: whether its pods count."""
+    return _sums_per_domain(
+        context.snapshot.label(constraint.topology_key), counting, _match_counts(context, constraint)
+    )
+
+
+def _headroom(context: SchedulingContext, constraint: CompiledConstraint, counting: BoolArray) -> IntArray:
     """Return [node]: how many more matching pods its domain may hold; `counting`: [node]: whether its pods count."""
     # Upstream rejects a node if
     #     matchNum + selfMatchNum - minMatchNum > maxSkew
@@ -256,7 +273,7 @@ def _headroom(context: SchedulingContext, constraint: _CompiledConstraint, count
     # minMatchNum: minimum of matchNum over all domains, 0 if there are fewer domains than minDomains. So a node fits if
     #     headroom = (maxSkew - selfMatchNum) + minMatchNum - matchNum >= 0
     labels = context.snapshot.label(constraint.topology_key)
-    match_counts, exists = _sums_per_domain(labels, counting, _match_counts(context, constraint))
+    match_counts, exists = matches_per_domain(context, constraint, counting)
     max_excess = constraint.max_skew - constraint.selector.matches(context.pod.metadata.labels)
     headroom = max_excess - match_counts
     if np.count_nonzero(exists) >= constraint.min_domains:
@@ -321,7 +338,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
 
 
 def _raw_score(
-    context: SchedulingContext, constraint: _CompiledConstraint, counting: BoolArray, scored: NodeRows
+    context: SchedulingContext, constraint: CompiledConstraint, counting: BoolArray, scored: NodeRows
 ) -> npt.NDArray[np.float64]:
     """Return [scored row]: raw score of one constraint, lower is better; 0 without the topology key.
 

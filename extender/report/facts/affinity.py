@@ -1,0 +1,146 @@
+"""Facts about pod affinity and anti-affinity (InterPodAffinity)."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from msgspec.structs import replace
+
+from extender.core.evaluation import Evaluation
+from extender.core.framework.filter_checks import ConflictConstraint
+from extender.core.framework.plugins.inter_pod_affinity import (
+    REASON_AFFINITY,
+    REASON_ANTI_AFFINITY,
+    REASON_EXISTING,
+    AffinityConstraint,
+    existing_anti_affinity_owners,
+    own_affinity_terms,
+    own_anti_affinity_matches,
+)
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.snapshot.arrays import IntArray, PodAmounts
+from extender.k8s.affinity import AffinityTerm
+from extender.k8s.selectors import SelectorError
+from extender.report.facts.schema import AnyFact, DomainCount, FactsOf, PodAffinityFact
+from extender.utilities.text import join_names
+
+MAX_PODS = 3
+"""Maximum number of pods that a fact lists."""
+
+MAX_DOMAINS = 5
+"""Maximum number of domains that a fact lists."""
+
+MAX_NAMES = 5
+"""Maximum number of namespaces, and of terms, in a text."""
+
+
+def pod_affinity_facts(evaluation: Evaluation) -> FactsOf:
+    """Name the term that rejects the node, and the pods that match it or have it.
+
+    Of several rules only the first, which the reason is about.
+    """
+    run, context = evaluation.filter, evaluation.context
+    prepared: dict[str, FactsOf] = {}
+
+    def prepare(reason: str) -> FactsOf:
+        if reason == REASON_ANTI_AFFINITY:
+            return _exclusions(context, "antiAffinity", own_anti_affinity_matches(context))
+        if reason == REASON_EXISTING:
+            return _exclusions(context, "existingAntiAffinity", existing_anti_affinity_owners(context))
+        return _attractions(evaluation)
+
+    def facts(row: int) -> Sequence[AnyFact]:
+        check = run.checks[run.rejected_by[row] // 2]
+        reason = check.reason if isinstance(check, ConflictConstraint) else REASON_AFFINITY
+        if reason not in prepared:
+            prepared[reason] = prepare(reason)
+        return prepared[reason](row)
+
+    return facts
+
+
+def _exclusions(
+    context: SchedulingContext,
+    rule: Literal["antiAffinity", "existingAntiAffinity"],
+    terms: Iterable[tuple[AffinityTerm | None, str, IntArray]],
+) -> FactsOf:
+    """Return the facts about nodes in a domain with these pods; `terms`: (term, topology key, pod rows)."""
+    snapshot = context.snapshot
+    # 1. Topology key -> domain -> (selector, namespaces) -> pods.
+    pods_of = defaultdict[str, dict[int, dict[tuple[str, str], list[int]]]](dict)
+    for term, key, rows in terms:
+        column, nodes = snapshot.label(key), snapshot.pod_node[rows]
+        placed = column.present[nodes]
+        owner = context.pod if rule == "antiAffinity" or not len(rows) else snapshot.pods[rows[0]]
+        text = ("", "") if term is None else (str(term.pods.selector), _namespaces(term, owner.metadata.namespace))
+        for pod, code in zip(rows[placed].tolist(), column.codes[nodes[placed]].tolist(), strict=True):
+            pods_of[key].setdefault(code, {}).setdefault(text, []).append(pod)
+
+    # 2. The facts of a domain.
+    @cache
+    def of_domain(key: str, code: int) -> list[PodAffinityFact]:
+        return [
+            PodAffinityFact(
+                rule=rule,
+                topology_key=key,
+                selector=selector,
+                namespaces=namespaces,
+                domain=snapshot.label(key).values[code],
+                pods=tuple(snapshot.pods[pod].key for pod in pods[:MAX_PODS]),
+                count=len(pods),
+            )
+            for (selector, namespaces), pods in pods_of[key].get(code, {}).items()
+        ]
+
+    columns = [(key, snapshot.label(key).codes) for key in pods_of]
+    return lambda row: [fact for key, codes in columns for fact in of_domain(key, int(codes[row]))]
+
+
+def _attractions(evaluation: Evaluation) -> FactsOf:
+    """Return the facts about nodes that lack a match of the pod's own required affinity in one of its domains."""
+    context, run = evaluation.context, evaluation.filter
+    snapshot, own = context.snapshot, context.pod.metadata.namespace
+    # 1. The terms: a pod counts only if all of them match it. A pod may have thousands.
+    try:
+        terms = list(own_affinity_terms(context))
+    except SelectorError:  # the reason says which selector
+        return lambda _row: ()
+    keys = list(dict.fromkeys(term.topology_key for term in terms))
+    selectors = list(dict.fromkeys(str(term.pods.selector) for term in terms[: MAX_NAMES + 1]))
+    namespaces = dict.fromkeys(_namespaces(term, own) for term in terms[:MAX_NAMES])
+    # 2. Matching pods per domain; without the constraint, a topology key is one that no node has.
+    check = next((one for one in run.checks if isinstance(one, AffinityConstraint)), None)
+    facts = []
+    for place, key in enumerate(keys):
+        column, codes = snapshot.label(key), np.empty(0, np.int32)
+        if check is not None:
+            matching = check.ranked_demand.columns[place]
+            assert isinstance(matching, PodAmounts)
+            codes = column.codes[matching.nodes]
+        elif key in snapshot.node_label_keys:
+            continue
+        counts = np.bincount(codes, minlength=len(column.values))
+        most = np.argsort(-counts, kind="stable")[:MAX_DOMAINS].tolist()
+        fact = PodAffinityFact(
+            rule="affinity",
+            topology_key=key,
+            selector=join_names(selectors, MAX_NAMES, len(selectors) + max(0, len(terms) - MAX_NAMES - 1)),
+            namespaces=join_names([one for one in namespaces if one], MAX_NAMES),
+            count=len(codes),
+            domains=tuple(DomainCount(domain=column.values[one], pods=int(counts[one])) for one in most if counts[one]),
+        )
+        facts.append((column, counts, fact))
+    return lambda row: [
+        replace(fact, domain=column.values[column.codes[row]])
+        for column, counts, fact in facts
+        if not counts[column.codes[row]]
+    ]
+
+
+def _namespaces(term: AffinityTerm, own: str) -> str:
+    """Return the namespaces of a term in words; "" for only that of the pod which has the term."""
+    selector, names = term.pods.namespace_selector, sorted(term.pods.namespaces)
+    selected = [] if selector.is_nothing else [f"namespaceSelector {selector}"]
+    return "" if names == [own] and not selected else join_names([*names, *selected], MAX_NAMES)

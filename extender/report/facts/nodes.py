@@ -1,0 +1,159 @@
+"""Facts about the node itself: cordon, name, labels, declared features.
+
+NodeUnschedulable, NodeName, NodeAffinity and NodeDeclaredFeatures.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from extender.core.evaluation import Evaluation
+from extender.core.framework.plugins.node_declared_features import declared_features, required_features
+from extender.core.snapshot.selector_index import nodes_in_any_term, nodes_matching, nodes_meeting
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.selectors import (
+    FieldRequirement,
+    NodeMatcher,
+    Requirement,
+    compile_node_selector,
+    required_node_affinity,
+)
+from extender.report.facts.schema import (
+    AnyFact,
+    DeclaredFeatureFact,
+    FactsOf,
+    NodeNameFact,
+    NodeRequirementFact,
+    UnschedulableFact,
+    ValueCount,
+)
+
+MAX_TERMS = 5
+"""Maximum number of nodeSelectorTerms that facts name."""
+
+MAX_REQUIREMENTS = 3
+"""Maximum number of requirements of a term that facts name."""
+
+MAX_VALUES = 5
+"""Maximum number of label values that a fact lists."""
+
+_NAME_FIELD = "metadata.name"
+
+
+def cordon_facts(_evaluation: Evaluation) -> FactsOf:
+    """Say that the node is cordoned: the plugin has no other reason."""
+    return lambda _row: (UnschedulableFact(),)
+
+
+def node_name_facts(evaluation: Evaluation) -> FactsOf:
+    """Name the node that the pod asks for."""
+    wanted, row_of = evaluation.context.pod.spec.node_name, evaluation.context.snapshot.node_row
+    fact = NodeNameFact(name=wanted, exists=wanted in row_of)
+    return lambda row: [fact] if wanted and row != row_of.get(wanted) else []
+
+
+def declared_feature_facts(evaluation: Evaluation) -> FactsOf:
+    """Name the features that the pod needs and the node does not declare."""
+    context = evaluation.context
+    declared = declared_features(context.snapshot)
+
+    def fact(name: str) -> DeclaredFeatureFact:
+        return DeclaredFeatureFact(feature=name, declaring=int(declared.map_bool(lambda own: name in own).sum()))
+
+    facts = {name: fact(name) for name in sorted(required_features(context.pod, context.features))}
+    return lambda row: [fact for name, fact in facts.items() if name not in declared.values[declared.codes[row]]]
+
+
+# --- labels -----------------------------------------------------------------------------------------------------------
+
+Source = Literal["nodeSelector", "nodeAffinity", "addedAffinity"]
+
+
+def node_affinity_facts(evaluation: Evaluation) -> FactsOf:
+    """Name the requirements that the node fails: of addedAffinity if it fails that one, as the plugin does."""
+    context, added = evaluation.context, evaluation.context.profile.added_affinity
+    snapshot, own = context.snapshot, required_node_affinity(context.pod)
+    matchers: list[tuple[Source, NodeMatcher]] = [] if own is None else [("nodeAffinity", own)]
+    if added is not None and added.required is not None:
+        matchers.insert(0, ("addedAffinity", compile_node_selector(added.required)))
+    found = [(~nodes_matching(snapshot, matcher), _failures(snapshot, source, matcher)) for source, matcher in matchers]
+
+    def facts(row: int) -> Sequence[AnyFact]:
+        return next((failures(row) for rejected, failures in found if rejected[row]), ())
+
+    return facts
+
+
+def _failures(snapshot: Snapshot, source: Source, matcher: NodeMatcher) -> FactsOf:
+    """Return the requirements that a node fails, of a matcher that rejects it."""
+    selector = _Requirements(snapshot, "nodeSelector", matcher.selector.requirements)
+    terms = matcher.terms or ()
+    fails_terms = ~nodes_in_any_term(snapshot, terms)
+    of_terms = [
+        _Requirements(snapshot, source, (*term.labels, *term.fields), number, len(terms))
+        for number, term in enumerate(terms[:MAX_TERMS], 1)
+    ]
+
+    def facts(row: int) -> Sequence[AnyFact]:
+        if matcher.terms is None or not fails_terms[row]:
+            return selector.facts(row)
+        found = [fact for one in (selector, *of_terms) for fact in one.facts(row)]
+        return found if terms else [*found, NodeRequirementFact(source=source)]
+
+    return facts
+
+
+class _Requirements:
+    """Requirements that a node has to meet together: a nodeSelector, or a term of node affinity."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        source: Source,
+        requirements: Sequence[Requirement | FieldRequirement],
+        term: int = 0,
+        terms: int = 0,
+    ) -> None:
+        self._snapshot, self._requirements, self._source, self._term = snapshot, requirements, source, (term, terms)
+        self._facts: dict[tuple[int, str | None], NodeRequirementFact] = {}
+        size = len(snapshot.nodes)
+        self._failed = np.full((MAX_REQUIREMENTS, size), -1, np.int64)
+        """[k, node]: index of the k-th requirement that the node fails; -1 if it fails fewer."""
+        counts = np.zeros(size, np.int64)
+        for index, one in enumerate(requirements):
+            rows = np.flatnonzero(~nodes_meeting(snapshot, one) & (counts < MAX_REQUIREMENTS))
+            self._failed[counts[rows], rows] = index
+            counts[rows] += 1
+
+    def facts(self, row: int) -> list[AnyFact]:
+        """Return the first requirements that the node fails."""
+        node, found = self._snapshot.nodes[row].metadata, list[AnyFact]()
+        for index in self._failed[:, row].tolist():
+            if index >= 0:
+                key = self._requirements[index].key
+                value = node.name if key == _NAME_FIELD else (node.labels or {}).get(key)
+                known = self._facts.get((index, value))
+                if known is None:
+                    known = self._facts[index, value] = self._fact(self._requirements[index], value)
+                found.append(known)
+        return found
+
+    def _fact(self, one: Requirement | FieldRequirement, value: str | None) -> NodeRequirementFact:
+        snapshot, values, (term, terms) = self._snapshot, list[ValueCount](), self._term
+        if isinstance(one, Requirement):
+            column = snapshot.label(one.key)
+            counts = Counter(dict(zip(column.values, np.bincount(column.codes).tolist(), strict=True)))
+            counts.pop(None, None)
+            values = [ValueCount(value=value, nodes=nodes) for value, nodes in counts.most_common(MAX_VALUES)]
+        return NodeRequirementFact(
+            source=self._source,
+            term=term,
+            terms=terms,
+            requirement=str(one),
+            key=one.key,
+            value=value,
+            meeting=int(nodes_meeting(snapshot, one).sum()),
+            values=tuple(values),
+        )

@@ -1,0 +1,91 @@
+"""Facts about topology spread constraints (PodTopologySpread)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec.structs import replace
+
+from extender.core.evaluation import Evaluation
+from extender.core.framework.plugins.pod_topology_spread import (
+    NAME,
+    CompiledConstraint,
+    SpreadConstraint,
+    hard_constraints,
+    matches_per_domain,
+)
+from extender.core.snapshot.arrays import BoolArray
+from extender.report.facts.schema import DomainCount, FactsOf, SpreadFact
+
+MAX_DOMAINS = 5
+"""Maximum number of domains that a fact lists."""
+
+
+def spread_facts(evaluation: Evaluation) -> FactsOf:
+    """Say the skew that each constraint would have, the minimum and the domains that have it."""
+    run, context = evaluation.filter, evaluation.context
+    found = [
+        (one, run.headrooms[0][index]) for index, one in enumerate(run.checks) if isinstance(one, SpreadConstraint)
+    ]
+    if not found:
+        return lambda _row: ()
+    ((check, headroom),) = found
+    fails, nominated = (headroom < 0) | ~check.has_key, check.nominated_demand
+    constraints = [_Constraint(evaluation, one, nodes) for one, nodes in zip(*hard_constraints(context), strict=True)]
+
+    def facts(row: int) -> list[SpreadFact]:
+        return [
+            constraints[column].fact(row, 0 if nominated is None else int(nominated[column, row]))
+            for column in np.flatnonzero(fails[:, row]).tolist()
+        ]
+
+    return facts
+
+
+class _Constraint:
+    """A hard constraint with the matching pods of every domain."""
+
+    def __init__(self, evaluation: Evaluation, constraint: CompiledConstraint, counting: BoolArray) -> None:
+        context = evaluation.context
+        self._labels = context.snapshot.label(constraint.topology_key)
+        self._counts, exists = matches_per_domain(context, constraint, counting)
+        domains = np.flatnonzero(exists)
+        fewest = domains[np.argsort(self._counts[domains], kind="stable")]
+        has_enough = len(domains) >= constraint.min_domains
+        self._fact = SpreadFact(
+            topology_key=constraint.topology_key,
+            selector=str(constraint.selector),
+            max_skew=constraint.max_skew,
+            self_matching=int(constraint.selector.matches(context.pod.metadata.labels)),
+            minimum=int(self._counts[fewest[0]]) if has_enough and len(fewest) else 0,
+            min_domains=0 if has_enough else constraint.min_domains,
+            domains=tuple(
+                DomainCount(
+                    domain=self._labels.values[code],
+                    pods=int(self._counts[code]),
+                    rejected_by=tuple(_rejected_by(evaluation, counting & (self._labels.codes == code))),
+                )
+                for code in fewest[:MAX_DOMAINS].tolist()
+            ),
+            count=len(domains),
+        )
+        self._facts: dict[tuple[int, int], SpreadFact] = {}
+
+    def fact(self, row: int, nominated: int) -> SpreadFact:
+        """Return the fact about a node; `nominated`: matching pods nominated to it."""
+        code = int(self._labels.codes[row])
+        known = self._facts.get((code, nominated))
+        if known is None:
+            domain, matching = self._labels.values[code], int(self._counts[code]) + nominated
+            known = replace(self._fact, domain=domain, missing_label=domain is None, matching=matching)
+            self._facts[code, nominated] = known
+        return known
+
+
+def _rejected_by(evaluation: Evaluation, nodes: BoolArray) -> Iterator[str]:
+    """Yield the other plugins that reject these nodes; none unless they reject all of them."""
+    run = evaluation.filter
+    indices = np.unique(run.rejected_by[nodes] // 2).tolist()
+    plugins = {run.checks[index].plugin for index in indices if index >= 0}
+    if min(indices, default=-1) >= 0 and NAME not in plugins:
+        for plugin in sorted(plugins):
+            yield from [plugin] if plugin else sorted(run.prefilter_plugins)
