@@ -13,8 +13,6 @@ import msgspec
 from extender.admission.findings import ASSUMED, LEFT_OUT, PRUNED
 from extender.core.scheduling_cycle.result import ClaimAllocation
 from extender.report.audit.schema import AuditEnd
-from extender.k8s import quantity
-from extender.k8s.requests import CPU, PODS
 from extender.report.facts.schema import (
     AnyFact,
     DeclaredFeatureFact,
@@ -37,7 +35,7 @@ from extender.report.facts.schema import (
 from extender.report.pod_schema import PodState, Verdict
 from extender.report.schema import NodeOutcome
 from extender.report.simulation_schema import AdmissionReport, EvictionCause
-from extender.utilities.text import format_amount, join_names, more, pluralize
+from extender.utilities.text import join_names, more, pluralize, rounded_amount
 
 
 class Words(NamedTuple):
@@ -263,10 +261,10 @@ def describe_cause(found: FactCount, *, in_full: bool = False) -> str:
     match fact:
         case NodeRequirementFact() if fact.requirement:
             phrase = f"{_requirement(fact)}, which {_nodes_that(fact.meeting, 'meets', 'meet')}"
-        case ResourceFact() if fact.resource != PODS and fact.most_free_node and found.nodes > 1:
+        case ResourceFact() if fact.resource != "pods" and fact.most_free_node and found.nodes > 1:
             requested, free = _amounts(fact.resource, fact.requested, fact.free)
             phrase = f"requests {requested} {fact.resource}, at most {free} free on {found.node}"
-        case ResourceFact() | PortFact() | PodAffinityFact():
+        case ResourceFact() | PortFact() | PodAffinityFact() | NominatedFact():
             phrase += "" if isinstance(fact, PodAffinityFact) else f" on {found.node}"
             phrase += f", likewise on {more(found.nodes - 1, 'node')}" if found.nodes > 1 else ""
     return "; ".join((phrase, *_in_the_cluster(fact))) if in_full else phrase
@@ -332,7 +330,7 @@ def _brief_room_fact(fact: RoomFact) -> str:
             resize = f"{fact.pod}: resize {fact.state}, {allocated} allocated, {wanted} wanted"
             return f"{resize}, {counted} {resource} counted as used"
         case NominatedFact(pods=pods, count=count):
-            return f"room is kept for {join_names(pods, len(pods), count)}, nominated to the node"
+            return f"room is kept for the nominated {join_names(pods, len(pods), count)}"
     assert_never(fact)
 
 
@@ -341,7 +339,7 @@ def _in_the_cluster(fact: AnyFact) -> Iterator[str]:
     match fact:
         case NodeRequirementFact(values=values) if values:
             yield "nodes have " + ", ".join(f"{one.value} ({one.nodes})" for one in values)
-        case ResourceFact(most_free_node=node) if node and fact.resource != PODS:
+        case ResourceFact(most_free_node=node) if node and fact.resource != "pods":
             yield f"most free in the cluster: {_amounts(fact.resource, fact.most_free)[0]} on {node}"
         case SpreadFact(missing_label=False):
             yield f"selector {fact.selector}"
@@ -360,8 +358,7 @@ def _requirement(fact: NodeRequirementFact) -> str:
 
 def _amounts(resource: str, *exact: str) -> list[str]:
     """Return quantities as reports print them, 15839424Ki as 15.1Gi, unless that hides a difference."""
-    units = quantity.milli_value if resource == CPU else quantity.value
-    rounded = [format_amount(resource, units(quantity.parse(one))) for one in exact]
+    rounded = [rounded_amount(resource, one) for one in exact]
     return rounded if len(set(rounded)) == len(set(exact)) else [*exact]
 
 
@@ -369,7 +366,7 @@ def _pod_affinity(fact: PodAffinityFact) -> str:
     where = (
         f"{fact.topology_key}={fact.domain}" if fact.domain is not None else f"the node, without {fact.topology_key}"
     )
-    term = f"{fact.selector or 'one of many terms'}" + (f" in {fact.namespaces}" if fact.namespaces else "")
+    term = f"{fact.selector or 'one of many terms'}" + (f" in namespaces {fact.namespaces}" if fact.namespaces else "")
     pods = join_names(fact.pods, len(fact.pods), fact.count)
     match fact.rule:
         case "antiAffinity":

@@ -32,6 +32,9 @@ def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
+_BINARY_UNITS = ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
+
+
 def format_amount(resource: str, value: int, *, is_exact: bool = False) -> str:
     """Format millicores, bytes or a count as manifests write it: 250m, 3, 4Gi; bytes have at most one decimal.
 
@@ -40,7 +43,15 @@ def format_amount(resource: str, value: int, *, is_exact: bool = False) -> str:
     if resource == "cpu":
         return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        for power, unit in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+        for power, unit in _BINARY_UNITS:
             if abs(value) >= 1 << power and not (is_exact and value % (1 << power)):
                 return f"{value / (1 << power):.1f}".removesuffix(".0") + unit
     return str(value)
+
+
+def rounded_amount(resource: str, exact: str) -> str:
+    """Return an exact amount of `format_amount` with at most one decimal: 15.1Gi for 15839424Ki."""
+    if resource == "cpu":
+        return exact
+    power, unit = next((one for one in _BINARY_UNITS if exact.endswith(one[1])), (0, ""))
+    return format_amount(resource, int(exact.removesuffix(unit)) << power)

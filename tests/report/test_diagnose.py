@@ -69,9 +69,9 @@ def test_reasons_are_counted_with_their_nodes_the_most_common_first():
         (1, "NodeUnschedulable", "node(s) were unschedulable", ["u"]),
     ]
     assert found.why == (
-        "default/incoming fits on none of 5 nodes: 2 with too little cpu and memory (requests 1 cpu, at most 500m free on "
-        "n1; requests 1Gi memory, at most 1Mi free on n1), 1 cordoned, 1 with a taint that it does not tolerate, 1 with "
-        "too little cpu; no eviction would make room"
+        "default/incoming fits on none of 5 nodes: 2 with too little cpu and memory "
+        "(requests 1 cpu, at most 500m free on n1; requests 1Gi memory, at most 1Mi free on n1), "
+        "1 cordoned, 1 with a taint that it does not tolerate, 1 with too little cpu; no eviction would make room"
     )
     assert found.verdict == "DoesNotFit"
 

@@ -142,5 +142,7 @@ def _attractions(evaluation: Evaluation) -> FactsOf:
 def _namespaces(term: AffinityTerm, own: str) -> str:
     """Return the namespaces of a term in words; "" for only that of the pod which has the term."""
     selector, names = term.pods.namespace_selector, sorted(term.pods.namespaces)
-    selected = [] if selector.is_nothing else [f"namespaceSelector {selector}"]
+    if selector.is_empty:
+        return "all"
+    selected = [] if selector.is_nothing else [f"those with {selector}"]
     return "" if names == [own] and not selected else join_names([*names, *selected], MAX_NAMES)

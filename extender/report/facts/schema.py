@@ -168,7 +168,7 @@ class PodAffinityFact(FactStruct, frozen=True, kw_only=True):
     selector: str = ""
     """The term's labelSelector; of an affinity, those of all terms, which one pod has to match. Empty: one of many."""
     namespaces: str = ""
-    """The term's namespaces and namespaceSelector; empty: only that of the pod which has the term."""
+    """`shop, db`, `those with team=a` (namespaceSelector) or `all`; empty: only that of the pod which has the term."""
     domain: str | None = None
     """The node's value of the topology key; null: it does not have the label."""
     pods: tuple[str, ...] = ()

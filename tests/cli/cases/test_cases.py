@@ -1,6 +1,7 @@
 """Situations from public reports, in small: what each command says of them, and by whose word (`whyRight`)."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -8,8 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import cli
+from extender.cli.output import tables
 
 FOLDER = Path(__file__).parent
+
+OF_FACTS = ("names", "first", "fact")
+"""What an answer says with --node, what its first line says without, and the typed fact about that node."""
 
 
 def cases():
@@ -39,5 +44,26 @@ def test_a_reported_situation(monkeypatch, folder, command, right):
         ]
     told["pods"] = found["cluster"]["pods"]
     assert right.get("message", "") in told.pop("message"), result.output
-    expected = {field: value for field, value in right.items() if field not in ("exit", "message")}
+    expected = {field: value for field, value in right.items() if field not in ("exit", "message", *OF_FACTS)}
     assert {field: told[field] for field in expected} == expected
+
+
+@pytest.mark.parametrize(("folder", "command", "right"), [one for one in cases() if "fact" in one.values[2]])
+@pytest.mark.parametrize("columns", [80, 200, tables.UNLIMITED_COLUMNS])
+def test_the_cause_is_named(monkeypatch, folder, command, right, columns):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(tables, "UNLIMITED_COLUMNS", columns)
+    # 1. Text with --node: every name, wherever a line is broken.
+    shown = printed(command)
+    assert max(map(len, shown.splitlines())) <= columns
+    assert [name for name in right["names"] if name not in re.sub(r"\s+", " ", shown)] == []
+    # 2. Without --node, the first line.
+    first = re.sub(r"\s+", " ", printed(re.sub(r" --node \S+", "", command)).partition("\n\n")[0])
+    assert [name for name in right.get("first", ()) if name not in first] == []
+    # 3. JSON: the fact in typed fields.
+    (node,) = json.loads(printed(f"{command} -o json"))["nodes"]
+    assert [one for one in node["facts"] if one.items() >= right["fact"].items()] != []
+
+
+def printed(command):
+    return CliRunner().invoke(cli.app, shlex.split(command), env={}).stdout

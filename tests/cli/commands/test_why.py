@@ -57,8 +57,8 @@ def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
     shown = [" ".join(line.split()) for line in result.stdout.splitlines() if line.strip() and "──" not in line]
     assert shown == [
         (
-            "default/incoming fits on none of 2 nodes: 2 with too little cpu; evicting default/a from n1 (1 against a "
-            "disruption budget) would make room"
+            "default/incoming fits on none of 2 nodes: 2 with too little cpu (requests 1 cpu, at most 0 free on n1); "
+            "evicting default/a from n1 (1 against a disruption budget) would make room"
         ),
         "pod default/incoming, priority 1000, requests 1 cpu",
         (
@@ -70,6 +70,9 @@ def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
         "reasons, of 2 nodes",
         "NODES PLUGIN REASON PREEMPTION EXAMPLES",
         "2 NodeResourcesFit Insufficient cpu may help n1, n2",
+        "facts, by reason",
+        "Insufficient cpu",
+        "2 nodes: requests 1 cpu, at most 0 free on n1; most free in the cluster: 0 on n1",
         "preemption",
         "1 candidate; would evict 1 pod from n1; 1 of them violate disruption budgets",
         "VICTIM PRIORITY BUDGETS NOTES",
@@ -87,7 +90,8 @@ def test_a_pod_that_fits_is_shown_with_the_scores_of_the_best_nodes(asked):
 def test_every_node_has_its_code_reasons_scores_and_victims(asked):
     shown = asked(FULL, "incoming", "--all", waiting=[incoming()]).stdout
     rows = [line.split() for line in shown.splitlines() if line.lstrip().startswith(("n1 ", "n2 "))]
-    assert rows[0] == ["n1", "Unschedulable", "NodeResourcesFit", "Insufficient", "cpu", "evicts", "default/a"]
+    facts = ["requests", "1", "cpu,", "0", "of", "1", "free"]
+    assert rows[0] == ["n1", "Unschedulable", "NodeResourcesFit", "Insufficient", "cpu", *facts, "evicts", "default/a"]
     assert rows[1][-8:] == ["no:", "No", "preemption", "victims", "found", "for", "incoming", "pod"]
 
 

@@ -1,22 +1,14 @@
 """Facts about taints: every one that the pod does not tolerate, per node and counted over the nodes."""
 
-from extender.core.profile import KubeScheduler, Profile
-from extender.report.diagnose import diagnose
 from extender.report.facts.schema import FactCount, TaintFact
-from tests.builders import built, cluster, incoming, node, typed
+from tests.builders import incoming, node
+from tests.report.facts.diagnosed import diagnosed
 
 GPU = {"key": "gpu", "value": "true", "effect": "NoSchedule"}
 NOT_READY = {"key": "agent-not-ready", "effect": "NoExecute"}
 SLOW = {"key": "slow", "effect": "PreferNoSchedule"}
 GPU_FACT = TaintFact(key="gpu", value="true", effect="NoSchedule")
 NOT_READY_FACT = TaintFact(key="agent-not-ready", effect="NoExecute")
-
-
-def diagnosed(nodes, **pod):
-    waiting = incoming(**pod)
-    return diagnose(
-        built(cluster(dict.fromkeys(nodes, ()), waiting=[waiting])), typed(waiting), KubeScheduler((Profile(),))
-    )
 
 
 def test_every_taint_that_is_not_tolerated_is_named_and_counted():
@@ -36,7 +28,9 @@ def test_every_taint_that_is_not_tolerated_is_named_and_counted():
 
 
 def test_a_tolerated_taint_is_no_fact():
-    found = diagnosed([node("a", taints=[GPU, NOT_READY])], tolerations=[{"key": "gpu", "operator": "Exists"}])
+    found = diagnosed(
+        [node("a", taints=[GPU, NOT_READY])], incoming(tolerations=[{"key": "gpu", "operator": "Exists"}])
+    )
     assert [one.facts for one in found.nodes] == [[NOT_READY_FACT]]
     assert (
         "default/incoming does not fit on a: node(s) had untolerated taint(s) (agent-not-ready:NoExecute);" in found.why
