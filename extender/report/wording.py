@@ -247,7 +247,7 @@ REJECTED_BY = {
 # --- facts ------------------------------------------------------------------------------------------------------------
 
 MAX_FACTS = 2
-"""Number of facts that a sentence names."""
+"""Maximum number of facts that a sentence names."""
 
 
 def describe_fact(fact: AnyFact) -> str:
@@ -271,12 +271,13 @@ def describe_cause(found: FactCount, *, in_full: bool = False) -> str:
 
 
 def in_brackets(facts: Sequence[FactCount], nodes: int) -> str:
-    """Return the facts of `nodes` nodes as ` (a on 3; b on 1)`, without counts where they hold for all; "" for none."""
-    shown = [
-        describe_cause(one) + (f" on {one.nodes}" if one.nodes < nodes and not one.node else "")
-        for one in facts[:MAX_FACTS]
-    ]
-    return f" ({'; '.join(shown)})" if shown else ""
+    """Return the facts of `nodes` nodes as ` (a; b on 2)`, without counts where they hold for all; "" for none.
+
+    `facts`: the most common first; a second one is left out if it is about less than half of the nodes.
+    """
+    shown = [one for place, one in enumerate(facts[:MAX_FACTS]) if not place or 2 * one.nodes >= nodes]
+    words = [describe_cause(one) + (f" on {one.nodes}" if one.nodes < nodes and not one.node else "") for one in shown]
+    return f" ({'; '.join(words)})" if words else ""
 
 
 def brief_fact(fact: AnyFact) -> str:

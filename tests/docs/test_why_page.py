@@ -6,6 +6,7 @@
 import os
 import re
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from extender import cli
 from extender.report import pod_schema as schema
+from extender.report.facts.schema import AnyFact
 from extender.report.pod_schema import EXIT_CODES
 
 PAGE = Path(__file__).parents[2] / "docs" / "why.md"
@@ -54,6 +56,15 @@ def test_every_key_is_on_the_page(shape):
     page = PAGE.read_text(encoding="utf-8")
     keys = {field.encode_name for field in msgspec.structs.fields(shape)}
     assert {key for key in keys if not re.search(rf"`{key}(\[\])?`", page)} == set()
+
+
+@pytest.mark.parametrize("kind", get_args(AnyFact))
+def test_every_kind_of_fact_is_on_the_page_with_its_fields(kind):
+    config = kind.__struct_config__
+    row = re.search(rf"^\| `{config.tag}` \|.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert row is not None
+    keys = {field.encode_name for field in msgspec.structs.fields(kind)}
+    assert {key for key in keys if not re.search(rf"`{key}(\[\])?`", row[0])} == set()
 
 
 def test_every_option_and_exit_code_is_on_the_page():

@@ -123,8 +123,9 @@ def explained(snapshot, pod, profile, name, plugin):
 
 
 def is_clamped(fact):
-    """Return whether the node has no larger amount: no real node is near the limit."""
-    return quantity.parse(fact.used) + quantity.parse(fact.requested) > MAX_AMOUNT * quantity.NANO
+    """Return whether an amount is at the limit of what a snapshot holds, which no real node reaches."""
+    units = quantity.milli_value if fact.resource == "cpu" else quantity.value
+    return any(units(quantity.parse(one)) >= MAX_AMOUNT for one in (fact.requested, fact.allocatable, fact.used))
 
 
 def without(snapshot, pod, profile, name, fact):

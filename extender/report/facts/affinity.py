@@ -78,6 +78,8 @@ def _exclusions(
         for pod, code in zip(rows[placed].tolist(), column.codes[nodes[placed]].tolist(), strict=True):
             pods_of[key].setdefault(code, {}).setdefault(text, []).append(pod)
 
+    columns = {key: snapshot.label(key) for key in pods_of}
+
     # 2. The facts of a domain.
     @cache
     def of_domain(key: str, code: int) -> list[PodAffinityFact]:
@@ -87,15 +89,14 @@ def _exclusions(
                 topology_key=key,
                 selector=selector,
                 namespaces=namespaces,
-                domain=snapshot.label(key).values[code],
-                pods=tuple(snapshot.pods[pod].key for pod in pods[:MAX_PODS]),
+                domain=columns[key].values[code],
+                pods=tuple([snapshot.pods[pod].key for pod in pods[:MAX_PODS]]),
                 count=len(pods),
             )
             for (selector, namespaces), pods in pods_of[key].get(code, {}).items()
         ]
 
-    columns = [(key, snapshot.label(key).codes) for key in pods_of]
-    return lambda row: [fact for key, codes in columns for fact in of_domain(key, int(codes[row]))]
+    return lambda row: [fact for key, column in columns.items() for fact in of_domain(key, int(column.codes[row]))]
 
 
 def _attractions(evaluation: Evaluation) -> FactsOf:

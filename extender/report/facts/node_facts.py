@@ -3,8 +3,10 @@
 Rule: nothing is decided here: a fact explains the verdict of an Evaluation.
 """
 
-from collections import Counter
+import heapq
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
 
 from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins import (
@@ -116,31 +118,26 @@ def summarize(nodes: Iterable[NodeDiagnosis], reason: str | None = None) -> list
 
     `reason`: only what explains this reason.
     """
-    counts = Counter[Hashable]()
+    nodes_of: dict[Hashable, int] = defaultdict(int)
     closest: dict[Hashable, tuple[int, str, AnyFact]] = {}
     for node in nodes:
-        # Several facts of one cause on a node, such as two pods that have a port, count once.
-        causes = {
-            _cause(one): one for one in reversed(node.facts if reason is None else facts_about(reason, node.facts))
-        }
-        for cause, fact in reversed(causes.items()):
-            counts[cause] += 1
-            known, missing = closest.get(cause), _missing(fact)
-            if known is None or missing < known[0]:
+        seen = set[Hashable]()
+        for fact in node.facts if reason is None else facts_about(reason, node.facts):
+            cause = (type(fact), *[getattr(fact, name) for name in fact.cause]) if fact.cause else fact
+            if cause in seen:  # such as two pods that have a port
+                continue
+            seen.add(cause)
+            nodes_of[cause] += 1
+            missing = _MISSING[type(fact)](fact) if type(fact) in _MISSING else 0
+            if cause not in closest or missing < closest[cause][0]:
                 closest[cause] = missing, node.name, fact
-    found = [(*closest[cause][1:], nodes) for cause, nodes in counts.most_common(MAX_SUMMARIZED)]
-    return [FactCount(fact=fact, nodes=nodes, node=name if fact.cause else "") for name, fact, nodes in found]
+    most_common = heapq.nlargest(MAX_SUMMARIZED, nodes_of, key=nodes_of.__getitem__)
+    found = [(nodes_of[cause], *closest[cause][1:]) for cause in most_common]
+    return [FactCount(fact=fact, nodes=count, node=name if fact.cause else "") for count, name, fact in found]
 
 
-def _cause(fact: AnyFact) -> Hashable:
-    return (type(fact), *[getattr(fact, name) for name in fact.cause]) if fact.cause else fact
-
-
-def _missing(fact: AnyFact) -> int:
-    """Return how far a node is from fitting, in units of the fact; 0 if there is no more or less."""
-    match fact:
-        case ResourceFact(free=free):
-            return -quantity.parse(free)
-        case SpreadFact(matching=matching):
-            return matching
-    return 0
+_MISSING: dict[type, Callable[[Any], int]] = {
+    ResourceFact: lambda fact: -quantity.parse(fact.free),
+    SpreadFact: lambda fact: fact.matching,
+}
+"""Kind of fact -> how far the node is from fitting. Of other kinds the first node stands for all."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins.node_declared_features import declared_features, required_features
@@ -117,7 +118,8 @@ class _Requirements:
         terms: int = 0,
     ) -> None:
         self._snapshot, self._requirements, self._source, self._term = snapshot, requirements, source, (term, terms)
-        self._facts: dict[tuple[int, str | None], NodeRequirementFact] = {}
+        self._facts: dict[int, NodeRequirementFact] = {}
+        """Index -> the fact about a node without the label."""
         size = len(snapshot.nodes)
         self._failed = np.full((MAX_REQUIREMENTS, size), -1, np.int64)
         """[k, node]: index of the k-th requirement that the node fails; -1 if it fails fewer."""
@@ -134,13 +136,13 @@ class _Requirements:
             if index >= 0:
                 key = self._requirements[index].key
                 value = node.name if key == _NAME_FIELD else (node.labels or {}).get(key)
-                known = self._facts.get((index, value))
-                if known is None:
-                    known = self._facts[index, value] = self._fact(self._requirements[index], value)
-                found.append(known)
+                fact = self._facts.get(index)
+                if fact is None:
+                    fact = self._facts[index] = self._fact(self._requirements[index])
+                found.append(fact if value is None else replace(fact, value=value))
         return found
 
-    def _fact(self, one: Requirement | FieldRequirement, value: str | None) -> NodeRequirementFact:
+    def _fact(self, one: Requirement | FieldRequirement) -> NodeRequirementFact:
         snapshot, values, (term, terms) = self._snapshot, list[ValueCount](), self._term
         if isinstance(one, Requirement):
             column = snapshot.label(one.key)
@@ -153,7 +155,6 @@ class _Requirements:
             terms=terms,
             requirement=str(one),
             key=one.key,
-            value=value,
             meeting=int(nodes_meeting(snapshot, one).sum()),
             values=tuple(values),
         )

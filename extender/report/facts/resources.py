@@ -1,6 +1,7 @@
 """Facts about resources: too little left, too many pods, and pods that wait for a resize (NodeResourcesFit)."""
 
 from collections import defaultdict
+from functools import cache, partial
 
 import numpy as np
 
@@ -35,61 +36,61 @@ def resource_facts(evaluation: Evaluation) -> FactsOf:
     if not found:
         return lambda _row: ()
     ((check, headroom),) = found
-    # A resource that the pod does not request has no limit.
-    free = headroom + np.array(check.amounts, np.int64)[:, np.newaxis]
-    columns = [_columns(snapshot, name) for name in check.names]
-    most = [
-        (int(amounts.max()), snapshot.node_names[int(amounts.argmax())] if capacity.max() > 0 else "")
-        for amounts, (capacity, _) in zip(free, columns, strict=True)
-    ]
+    columns = [_Column(snapshot, check, headroom, column) for column in range(len(check.names))]
     requests, resizing = incoming_requests(context.pod, context.features), _resizing(snapshot)
-
-    def amount(name: str, value: int) -> str:
-        return format_amount(name, value, is_exact=True)
-
-    nowhere = [
-        ResourceFact(
-            resource=name,
-            requested=amount(name, requests[name]),
-            free="0",
-            allocatable="0",
-            used="0",
-            is_too_small=True,
-            most_free="0",
-            most_free_node="",
-        )
-        for name in sorted(check.absent)
-    ]
+    nowhere = [_of_no_node(name, requests[name]) for name in sorted(check.absent)]
 
     def facts(row: int) -> list[AnyFact]:
         found = list[AnyFact]()
         for column in np.flatnonzero(headroom[:, row] < 0).tolist():
-            name, requested = check.names[column], check.amounts[column]
-            capacity, used = (int(values[row]) for values in columns[column])
-            found.append(
-                ResourceFact(
-                    resource=name,
-                    requested=amount(name, requested),
-                    free=amount(name, int(free[column, row])),
-                    allocatable=amount(name, capacity),
-                    used=amount(name, used),
-                    is_too_small=requested > capacity,
-                    most_free=amount(name, most[column][0]),
-                    most_free_node=most[column][1],
-                )
-            )
-            found += [one for one in resizing.get(row, ()) if one.resource == name]
+            found.append(columns[column].fact(row))
+            found += [one for one in resizing.get(row, ()) if one.resource == check.names[column]]
         return [*found, *nowhere] if found else found
 
     return facts
 
 
-def _columns(snapshot: Snapshot, name: str) -> tuple[IntArray, IntArray]:
-    """Return [node]: allocatable amount, and [node]: used amount."""
-    if name in BASE_RESOURCES:
-        column = BASE_RESOURCES.index(name)
-        return snapshot.allocatable[column], snapshot.used[column]
-    return snapshot.scalar_allocatable(name), snapshot.scalar_used(name)
+class _Column:
+    """A resource that the pod requests, with its amounts on every node."""
+
+    def __init__(self, snapshot: Snapshot, check: ResourceConstraint, headroom: IntArray, column: int) -> None:
+        self._name, self._requested = check.names[column], check.amounts[column]
+        if self._name in BASE_RESOURCES:
+            base = BASE_RESOURCES.index(self._name)
+            capacity, used = snapshot.allocatable[base], snapshot.used[base]
+        else:
+            capacity, used = snapshot.scalar_allocatable(self._name), snapshot.scalar_used(self._name)
+        free = headroom[column] + self._requested
+        most = int(free.argmax()) if capacity.max() > 0 else None
+        self._free, self._capacity, self._used = free.tolist(), capacity.tolist(), used.tolist()
+        self._amount = cache(partial(format_amount, self._name, is_exact=True))
+        self._most = ("0", "") if most is None else (self._amount(self._free[most]), snapshot.node_names[most])
+
+    def fact(self, row: int) -> ResourceFact:
+        """Return the fact about a node with too little of it."""
+        return ResourceFact(
+            resource=self._name,
+            requested=self._amount(self._requested),
+            free=self._amount(self._free[row]),
+            allocatable=self._amount(self._capacity[row]),
+            used=self._amount(self._used[row]),
+            is_too_small=self._requested > self._capacity[row],
+            most_free=self._most[0],
+            most_free_node=self._most[1],
+        )
+
+
+def _of_no_node(name: str, requested: int) -> ResourceFact:
+    return ResourceFact(
+        resource=name,
+        requested=str(requested),
+        free="0",
+        allocatable="0",
+        used="0",
+        is_too_small=True,
+        most_free="0",
+        most_free_node="",
+    )
 
 
 def _resizing(snapshot: Snapshot) -> dict[int, list[ResizeFact]]:

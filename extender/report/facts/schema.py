@@ -154,7 +154,7 @@ class DomainCount(msgspec.Struct, rename="camel", omit_defaults=True, frozen=Tru
     domain: str
     pods: int
     rejected_by: tuple[str, ...] = ()
-    """Of a spread constraint: other plugins that reject the pod, if they do so on all nodes of the domain."""
+    """Other plugins that reject the pod, if they do so on all nodes of the domain; only of a spread constraint."""
 
 
 class PodAffinityFact(FactStruct, frozen=True, kw_only=True):
@@ -176,7 +176,7 @@ class PodAffinityFact(FactStruct, frozen=True, kw_only=True):
     count: int = 0
     """Number of these pods; of an affinity, that of matching pods in all domains."""
     domains: tuple[DomainCount, ...] = ()
-    """Of an affinity: the domains with the most matching pods."""
+    """The domains with the most matching pods; only of an affinity."""
 
 
 class SpreadFact(FactStruct, frozen=True, kw_only=True):

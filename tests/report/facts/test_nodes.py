@@ -74,8 +74,14 @@ def test_of_terms_each_one_is_named_with_what_fails_of_it():
     assert words_on(found, "c")[1] == "nodeAffinity term 2 of 2 zone=z9, the node has z2; nodes have z1 (1), z2 (1)"
 
 
+def test_what_does_not_depend_on_the_node_is_computed_once():
+    found = diagnosed(DISKS, incoming(nodeSelector={"disk": "ssd"}))
+    assert facts_on(found, "a")[0].values is facts_on(found, "c")[0].values
+
+
 def test_terms_and_requirements_are_limited():
-    affinity = required(*[[(f"k{number}", "Exists", list[str]()) for number in range(9)]] * 9)
+    term: list[tuple[str, str, list[str]]] = [(f"k{number}", "Exists", []) for number in range(9)]
+    affinity = required(*[term] * 9)
     (*named,) = facts_on(diagnosed(DISKS, incoming(affinity=affinity)), "a")
     assert len(named) == 13
     assert named[-1].count == MAX_TERMS * MAX_REQUIREMENTS - 12
