@@ -263,7 +263,7 @@ def describe_cause(found: FactCount, *, in_full: bool = False) -> str:
             phrase = f"{_requirement(fact)}, which {_nodes_that(fact.meeting, 'meets', 'meet')}"
         case ResourceFact() if fact.resource != "pods" and fact.most_free_node and found.nodes > 1:
             requested, free = _amounts(fact.resource, fact.requested, fact.free)
-            phrase = f"requests {requested} {fact.resource}, at most {free} free on {found.node}"
+            phrase = f"requests {requested} {fact.resource}, most free: {free} on {found.node}"
         case ResourceFact() | PortFact() | PodAffinityFact() | NominatedFact():
             phrase += "" if isinstance(fact, PodAffinityFact) else f" on {found.node}"
             phrase += f", likewise on {more(found.nodes - 1, 'node')}" if found.nodes > 1 else ""
@@ -341,7 +341,8 @@ def _in_the_cluster(fact: AnyFact) -> Iterator[str]:
         case NodeRequirementFact(values=values) if values:
             yield "nodes have " + ", ".join(f"{one.value} ({one.nodes})" for one in values)
         case ResourceFact(most_free_node=node) if node and fact.resource != "pods":
-            yield f"most free in the cluster: {_amounts(fact.resource, fact.most_free)[0]} on {node}"
+            most = f"most free in the cluster: {_amounts(fact.resource, fact.most_free)[0]} on {node}"
+            yield most if fact.most_free != fact.free else "no node has more free"
         case SpreadFact(missing_label=False):
             yield f"selector {fact.selector}"
             domains = [f"{one.domain}: {one.pods}{_rejected(one, ' ({})')}" for one in fact.domains]

@@ -24,6 +24,8 @@ from extender.k8s.objects import (
     Toleration,
 )
 from extender.k8s.selectors import (
+    EVERYTHING,
+    NODE_OPERATORS,
     NOTHING,
     NodeMatcher,
     SelectorError,
@@ -34,6 +36,7 @@ from extender.k8s.selectors import (
     is_label_value,
     is_qualified_name,
     required_node_affinity,
+    requirement,
     tolerates,
 )
 
@@ -109,6 +112,30 @@ def test_the_message_truncates_the_selector():
     with pytest.raises(SelectorError) as caught:
         compile_label_selector(label_selector(("x" * 10_000, "Exists")))
     assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "text"),
+    [
+        ("app", "In", ["web"], "app=web"),
+        ("app", "NotIn", ["web"], "app!=web"),
+        ("tier", "In", ["b", "a"], "tier in (a, b)"),
+        ("tier", "NotIn", ["b", "a"], "tier notin (a, b)"),
+        ("old", "Exists", None, "old"),
+        ("old", "DoesNotExist", None, "!old"),
+        ("cores", "Gt", ["4"], "cores>4"),
+        ("cores", "Lt", ["4"], "cores<4"),
+        ("n", "In", list("abcdefg"), "n in (a, b, c, d, e and 2 more)"),
+    ],
+)
+def test_a_requirement_reads_as_with_kubectl(key, operator, values, text):
+    assert str(requirement(key, operator, values, NODE_OPERATORS)) == text
+
+
+def test_a_selector_reads_as_its_requirements():
+    assert str(EVERYTHING.with_labels({"app": "web", "tier": "a"})) == "app=web, tier=a"
+    assert str(EVERYTHING.with_labels(dict.fromkeys("abcdefgh", "1"))) == "a=1, b=1, c=1, d=1, e=1 and 3 more"
+    assert (str(EVERYTHING), str(NOTHING)) == ("<all>", "<none>")
 
 
 def test_no_selector_matches_nothing_and_is_not_empty():

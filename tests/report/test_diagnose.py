@@ -70,7 +70,7 @@ def test_reasons_are_counted_with_their_nodes_the_most_common_first():
     ]
     assert found.why == (
         "default/incoming fits on none of 5 nodes: 2 with too little cpu and memory "
-        "(requests 1 cpu, at most 500m free on n1; requests 1Gi memory, at most 1Mi free on n1), "
+        "(requests 1 cpu, most free: 500m on n1; requests 1Gi memory, most free: 1Mi on n1), "
         "1 cordoned, 1 with a taint that it does not tolerate, 1 with too little cpu; no eviction would make room"
     )
     assert found.verdict == "DoesNotFit"
@@ -88,7 +88,7 @@ def test_a_preemption_is_told_with_its_victims_and_what_else_stands_for_choice()
         "preempting 1 victims"
     )
     assert found.why.endswith(
-        "2 with too little cpu (requests 1 cpu, at most 0 free on n1); evicting default/b from n2 would make room"
+        "2 with too little cpu (requests 1 cpu, most free: 0 on n1); evicting default/b from n2 would make room"
     )
     assert {one.name: one.preemption and one.preemption.victims for one in found.nodes} == {
         "n1": ["default/a"],

@@ -1,6 +1,6 @@
 import pytest
 
-from extender.utilities.text import join_names, pluralize
+from extender.utilities.text import format_amount, join_names, pluralize, rounded_amount
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,22 @@ def test_a_count_has_its_noun():
         "0 nodes",
         "2 entries",
     ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "exact", "rounded"),
+    [
+        ("memory", 15839424 << 10, "15839424Ki", "15.1Gi"),
+        ("memory", -(15839424 << 10), "-15839424Ki", "-15.1Gi"),
+        ("memory", 4 << 30, "4Gi", "4Gi"),
+        ("memory", (1 << 30) + 1, "1073741825", "1Gi"),
+        ("hugepages-2Mi", 1000, "1000", "1000"),
+        ("cpu", 2500, "2500m", "2500m"),
+        ("cpu", 3000, "3", "3"),
+        ("example.com/gpu", 2048, "2048", "2048"),
+        ("memory", 0, "0", "0"),
+    ],
+)
+def test_an_exact_amount_can_be_rounded_again(resource, value, exact, rounded):
+    assert format_amount(resource, value, is_exact=True) == exact
+    assert rounded_amount(resource, exact) == rounded

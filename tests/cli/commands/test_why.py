@@ -57,7 +57,7 @@ def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
     shown = [" ".join(line.split()) for line in result.stdout.splitlines() if line.strip() and "──" not in line]
     assert shown == [
         (
-            "default/incoming fits on none of 2 nodes: 2 with too little cpu (requests 1 cpu, at most 0 free on n1); "
+            "default/incoming fits on none of 2 nodes: 2 with too little cpu (requests 1 cpu, most free: 0 on n1); "
             "evicting default/a from n1 (1 against a disruption budget) would make room"
         ),
         "pod default/incoming, priority 1000, requests 1 cpu",
@@ -72,7 +72,7 @@ def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
         "2 NodeResourcesFit Insufficient cpu may help n1, n2",
         "facts, by reason",
         "Insufficient cpu",
-        "2 nodes: requests 1 cpu, at most 0 free on n1; most free in the cluster: 0 on n1",
+        "2 nodes: requests 1 cpu, most free: 0 on n1; no node has more free",
         "preemption",
         "1 candidate; would evict 1 pod from n1; 1 of them violate disruption budgets",
         "VICTIM PRIORITY BUDGETS NOTES",

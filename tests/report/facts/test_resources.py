@@ -49,7 +49,7 @@ def test_what_is_requested_free_and_most_free_is_told_of_each_resource_with_its_
 
 def test_the_sentence_has_the_node_that_comes_closest():
     nodes = [node(name, cpu=cpu) for name, cpu in (("a", "1"), ("b", "2500m"), ("c", "2"))]
-    assert "3 with too little cpu (requests 3 cpu, at most 2500m free on b);" in diagnosed(nodes, incoming(cpu="3")).why
+    assert "3 with too little cpu (requests 3 cpu, most free: 2500m on b);" in diagnosed(nodes, incoming(cpu="3")).why
 
 
 def test_amounts_that_would_read_alike_are_exact():
@@ -76,7 +76,8 @@ def test_other_resources_are_told_in_their_units(resource, requested, free):
     found = diagnosed(nodes, incoming(requests={resource: requested}))
     wanted = f"requests {requested} {resource}"
     most = f"most free in the cluster: {free} on a"
-    assert words_on(found, "a") == [f"{wanted}, {free} of {there} free, too small even if empty; {most}"]
+    alone = "no node has more free"
+    assert words_on(found, "a") == [f"{wanted}, {free} of {there} free, too small even if empty; {alone}"]
     assert words_on(found, "b") == [f"{wanted}, 0 of 0 free, too small even if empty; {most}"]
 
 
