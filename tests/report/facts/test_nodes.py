@@ -88,7 +88,7 @@ def test_terms_and_requirements_are_limited():
 
 
 def test_terms_that_are_empty_match_no_node():
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+    affinity: JSON = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
     found = diagnosed(DISKS, incoming(affinity=affinity))
     assert facts_on(found, "a") == [NodeRequirementFact(source="nodeAffinity")]
     assert words_on(found, "a") == ["nodeAffinity without a valid term"]
