@@ -13,25 +13,8 @@ import msgspec
 from extender.admission.findings import ASSUMED, LEFT_OUT, PRUNED
 from extender.core.scheduling_cycle.result import ClaimAllocation
 from extender.report.audit.schema import AuditEnd
-from extender.report.facts.schema import (
-    AnyFact,
-    DeclaredFeatureFact,
-    DomainCount,
-    FactCount,
-    MoreFact,
-    NodeFact,
-    NodeNameFact,
-    NodeRequirementFact,
-    NominatedFact,
-    PodAffinityFact,
-    PortFact,
-    ResizeFact,
-    ResourceFact,
-    RoomFact,
-    SpreadFact,
-    TaintFact,
-    UnschedulableFact,
-)
+from extender.report.facts import schema as facts
+from extender.report.facts.schema import AnyFact, FactCount
 from extender.report.pod_schema import PodState, Verdict
 from extender.report.schema import NodeOutcome
 from extender.report.simulation_schema import AdmissionReport, EvictionCause
@@ -259,23 +242,23 @@ def describe_cause(found: FactCount, *, in_full: bool = False) -> str:
     """Return what rejects several nodes, in a few words; `in_full`: with what is known of the other nodes."""
     fact, phrase = found.fact, brief_fact(found.fact)
     match fact:
-        case NodeRequirementFact() if fact.requirement:
+        case facts.NodeRequirementFact() if fact.requirement:
             phrase = f"{_requirement(fact)}, which {_nodes_that(fact.meeting, 'meets', 'meet')}"
-        case ResourceFact() if fact.resource != "pods" and fact.most_free_node and found.nodes > 1:
+        case facts.ResourceFact() if fact.resource != "pods" and fact.most_free_node and found.nodes > 1:
             requested, free = _amounts(fact.resource, fact.requested, fact.free)
             phrase = f"requests {requested} {fact.resource}, most free: {free} on {found.node}"
-        case ResourceFact() | PortFact() | PodAffinityFact() | NominatedFact():
-            phrase += "" if isinstance(fact, PodAffinityFact) else f" on {found.node}"
+        case facts.ResourceFact() | facts.PortFact() | facts.PodAffinityFact() | facts.NominatedFact():
+            phrase += "" if isinstance(fact, facts.PodAffinityFact) else f" on {found.node}"
             phrase += f", likewise on {more(found.nodes - 1, 'node')}" if found.nodes > 1 else ""
     return "; ".join((phrase, *_in_the_cluster(fact))) if in_full else phrase
 
 
-def in_brackets(facts: Sequence[FactCount], nodes: int) -> str:
-    """Return the facts of `nodes` nodes as ` (a; b on 2)`, without counts where they hold for all; "" for none.
+def in_brackets(causes: Sequence[FactCount], nodes: int) -> str:
+    """Return the causes of `nodes` nodes as ` (a; b on 2)`, without counts where they hold for all; "" for none.
 
-    `facts`: the most common first; a second one is left out if it is about less than half of the nodes.
+    `causes`: the most common first; a second one is left out if it is about less than half of the nodes.
     """
-    shown = [one for place, one in enumerate(facts[:MAX_FACTS]) if not place or 2 * one.nodes >= nodes]
+    shown = [one for place, one in enumerate(causes[:MAX_FACTS]) if not place or 2 * one.nodes >= nodes]
     words = [describe_cause(one) + (f" on {one.nodes}" if one.nodes < nodes and not one.node else "") for one in shown]
     return f" ({'; '.join(words)})" if words else ""
 
@@ -283,54 +266,54 @@ def in_brackets(facts: Sequence[FactCount], nodes: int) -> str:
 def brief_fact(fact: AnyFact) -> str:
     """Return what rejects one node, in a few words."""
     match fact:
-        case MoreFact(count=count):
+        case facts.MoreFact(count=count):
             return f"and {more(count)}"
-        case PodAffinityFact():
+        case facts.PodAffinityFact():
             return _pod_affinity(fact)
-        case SpreadFact():
+        case facts.SpreadFact():
             return _spread(fact)
-        case PortFact() | ResourceFact() | ResizeFact() | NominatedFact():
+        case facts.PortFact() | facts.ResourceFact() | facts.ResizeFact() | facts.NominatedFact():
             return _brief_room_fact(fact)
     return _brief_node_fact(fact)
 
 
-def _brief_node_fact(fact: NodeFact) -> str:
+def _brief_node_fact(fact: facts.NodeFact) -> str:
     match fact:
-        case TaintFact(key=key, value=value, effect=effect):
+        case facts.TaintFact(key=key, value=value, effect=effect):
             return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
-        case UnschedulableFact():
+        case facts.UnschedulableFact():
             return "spec.unschedulable"
-        case NodeNameFact(name=name, exists=exists):
+        case facts.NodeNameFact(name=name, exists=exists):
             return f"spec.nodeName is {name}" + ("" if exists else ", which does not exist")
-        case DeclaredFeatureFact(feature=feature, declaring=count):
+        case facts.DeclaredFeatureFact(feature=feature, declaring=count):
             return f"needs {feature}, which {_nodes_that(count, 'declares', 'declare')}"
-        case NodeRequirementFact(requirement=""):
+        case facts.NodeRequirementFact(requirement=""):
             return f"{fact.source} without a valid term"
-        case NodeRequirementFact(key=key, value=value):
+        case facts.NodeRequirementFact(key=key, value=value):
             return f"{_requirement(fact)}, the node has {f'no {key}' if value is None else value or repr(value)}"
     assert_never(fact)
 
 
-def _brief_room_fact(fact: RoomFact) -> str:
+def _brief_room_fact(fact: facts.RoomFact) -> str:
     match fact:
-        case PortFact(address=address, held_address=held):
+        case facts.PortFact(address=address, held_address=held):
             nominated = f"{fact.pod}, nominated to the node" if fact.nominated else fact.pod
             at = f" at {held}" if held and held != address else ""
             return f"{address}{':' if address else ''}{fact.port}/{fact.protocol} is held{at} by {nominated}"
-        case ResourceFact(resource="pods"):
+        case facts.ResourceFact(resource="pods"):
             return f"{fact.used} of {fact.allocatable} pods"
-        case ResourceFact():
+        case facts.ResourceFact():
             requested, free, allocatable = _amounts(fact.resource, fact.requested, fact.free, fact.allocatable)
             wanted = f"requests {requested} {fact.resource}"
             if not fact.most_free_node:
                 return f"{wanted}, which no node has"
             too_small = ", too small even if empty" if fact.is_too_small else ""
             return f"{wanted}, {free} of {allocatable} free{too_small}"
-        case ResizeFact(resource=resource):
+        case facts.ResizeFact(resource=resource):
             allocated, wanted, counted = _amounts(resource, fact.allocated, fact.wanted, fact.counted)
             resize = f"{fact.pod}: resize {fact.state}, {allocated} allocated, {wanted} wanted"
             return f"{resize}, {counted} {resource} counted as used"
-        case NominatedFact(pods=pods, count=count):
+        case facts.NominatedFact(pods=pods, count=count):
             return f"room is kept for the nominated {join_names(pods, len(pods), count)}"
     assert_never(fact)
 
@@ -338,12 +321,12 @@ def _brief_room_fact(fact: RoomFact) -> str:
 def _in_the_cluster(fact: AnyFact) -> Iterator[str]:
     """Yield what is known of the other nodes."""
     match fact:
-        case NodeRequirementFact(values=values) if values:
+        case facts.NodeRequirementFact(values=values) if values:
             yield "nodes have " + ", ".join(f"{one.value} ({one.nodes})" for one in values)
-        case ResourceFact(most_free_node=node) if node and fact.resource != "pods":
+        case facts.ResourceFact(most_free_node=node) if node and fact.resource != "pods":
             most = f"most free in the cluster: {_amounts(fact.resource, fact.most_free)[0]} on {node}"
             yield most if fact.most_free != fact.free else "no node has more free"
-        case SpreadFact(missing_label=False):
+        case facts.SpreadFact(missing_label=False):
             yield f"selector {fact.selector}"
             domains = [f"{one.domain}: {one.pods}{_rejected(one, ' ({})')}" for one in fact.domains]
             yield f"domains {join_names(domains, len(domains), fact.count)}"
@@ -353,7 +336,7 @@ def _nodes_that(count: int, verb: str, verb_of_many: str) -> str:
     return f"{pluralize(count, 'node')} {verb if count == 1 else verb_of_many}" if count else f"no node {verb}"
 
 
-def _requirement(fact: NodeRequirementFact) -> str:
+def _requirement(fact: facts.NodeRequirementFact) -> str:
     term = f" term {fact.term} of {fact.terms}" if fact.terms > 1 else ""
     return f"{fact.source}{term} {fact.requirement}"
 
@@ -364,7 +347,7 @@ def _amounts(resource: str, *exact: str) -> list[str]:
     return rounded if len(set(rounded)) == len(set(exact)) else [*exact]
 
 
-def _pod_affinity(fact: PodAffinityFact) -> str:
+def _pod_affinity(fact: facts.PodAffinityFact) -> str:
     where = (
         f"{fact.topology_key}={fact.domain}" if fact.domain is not None else f"the node, without {fact.topology_key}"
     )
@@ -381,7 +364,7 @@ def _pod_affinity(fact: PodAffinityFact) -> str:
     return f"affinity to {term}, which no pod in {where} matches, but {', '.join(domains)}"
 
 
-def _spread(fact: SpreadFact) -> str:
+def _spread(fact: facts.SpreadFact) -> str:
     key, skew = fact.topology_key, f"> maxSkew {fact.max_skew}"
     if fact.missing_label:
         return f"no label {key}"
@@ -393,7 +376,7 @@ def _spread(fact: SpreadFact) -> str:
     return phrase + "".join(f", domain {one.domain}: {one.pods}{_rejected(one, ', {}')}" for one in least[:1])
 
 
-def _rejected(domain: DomainCount, template: str) -> str:
+def _rejected(domain: facts.DomainCount, template: str) -> str:
     """Return why the pod cannot use the domain, put into the template; "" if it can."""
     reasons = [ALL_REJECTED_BY.get(one, f"rejected by {one}") for one in domain.rejected_by]
     return template.format("all nodes " + " or ".join(reasons)) if reasons else ""

@@ -23,17 +23,8 @@ from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.snapshot.arrays import IntArray, PodAmounts
 from extender.k8s.affinity import AffinityTerm
 from extender.k8s.selectors import SelectorError
-from extender.report.facts.schema import AnyFact, DomainCount, FactsOf, PodAffinityFact
+from extender.report.facts.schema import MAX_LISTED, MAX_PODS, AnyFact, DomainCount, FactsOf, PodAffinityFact
 from extender.utilities.text import join_names
-
-MAX_PODS = 3
-"""Maximum number of pods that a fact lists."""
-
-MAX_DOMAINS = 5
-"""Maximum number of domains that a fact lists."""
-
-MAX_NAMES = 5
-"""Maximum number of namespaces, and of terms, in a text."""
 
 
 def pod_affinity_facts(evaluation: Evaluation) -> FactsOf:
@@ -109,8 +100,8 @@ def _attractions(evaluation: Evaluation) -> FactsOf:
     except SelectorError:  # the reason says which selector
         return lambda _row: ()
     keys = list(dict.fromkeys(term.topology_key for term in terms))
-    selectors = list(dict.fromkeys(str(term.pods.selector) for term in terms[: MAX_NAMES + 1]))
-    namespaces = dict.fromkeys(_namespaces(term, own) for term in terms[:MAX_NAMES])
+    selectors = list(dict.fromkeys(str(term.pods.selector) for term in terms[: MAX_LISTED + 1]))
+    namespaces = dict.fromkeys(_namespaces(term, own) for term in terms[:MAX_LISTED])
     # 2. Matching pods per domain; without the constraint, a topology key is one that no node has.
     check = next((one for one in run.checks if isinstance(one, AffinityConstraint)), None)
     facts = []
@@ -123,12 +114,12 @@ def _attractions(evaluation: Evaluation) -> FactsOf:
         elif key in snapshot.node_label_keys:
             continue
         counts = np.bincount(codes, minlength=len(column.values))
-        most = np.argsort(-counts, kind="stable")[:MAX_DOMAINS].tolist()
+        most = np.argsort(-counts, kind="stable")[:MAX_LISTED].tolist()
         fact = PodAffinityFact(
             rule="affinity",
             topology_key=key,
-            selector=join_names(selectors, MAX_NAMES, len(selectors) + max(0, len(terms) - MAX_NAMES - 1)),
-            namespaces=join_names([one for one in namespaces if one], MAX_NAMES),
+            selector=join_names(selectors, MAX_LISTED, len(selectors) + max(0, len(terms) - MAX_LISTED - 1)),
+            namespaces=join_names([one for one in namespaces if one], MAX_LISTED),
             count=len(codes),
             domains=tuple(DomainCount(domain=column.values[one], pods=int(counts[one])) for one in most if counts[one]),
         )
@@ -146,4 +137,4 @@ def _namespaces(term: AffinityTerm, own: str) -> str:
     if selector.is_empty:
         return "all"
     selected = [] if selector.is_nothing else [f"those with {selector}"]
-    return "" if names == [own] and not selected else join_names([*names, *selected], MAX_NAMES)
+    return "" if names == [own] and not selected else join_names([*names, *selected], MAX_LISTED)

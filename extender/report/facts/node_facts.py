@@ -34,6 +34,7 @@ from extender.report.facts.nodes import (
 from extender.report.facts.ports import port_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS, resource_facts
 from extender.report.facts.schema import (
+    MAX_PODS,
     AnyFact,
     FactCount,
     FactsOf,
@@ -103,7 +104,7 @@ def _nominated_facts(evaluation: Evaluation) -> dict[int, list[NominatedFact]]:
         if run.rejected_by[row] >= 0 and is_beside_nominated and run.checks[index].nominated_demand is not None:
             check = run.checks[index]
             if check.codes(run.headrooms[1][index])[row] == Code.SUCCESS:
-                found[row] = [NominatedFact(pods=tuple(names[:3]), count=len(names))]
+                found[row] = [NominatedFact(pods=tuple(names[:MAX_PODS]), count=len(names))]
     return found
 
 

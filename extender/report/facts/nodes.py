@@ -22,6 +22,7 @@ from extender.k8s.selectors import (
     required_node_affinity,
 )
 from extender.report.facts.schema import (
+    MAX_LISTED,
     AnyFact,
     DeclaredFeatureFact,
     FactsOf,
@@ -31,14 +32,8 @@ from extender.report.facts.schema import (
     ValueCount,
 )
 
-MAX_TERMS = 5
-"""Maximum number of nodeSelectorTerms that facts name."""
-
 MAX_REQUIREMENTS = 3
 """Maximum number of requirements of a term that facts name."""
-
-MAX_VALUES = 5
-"""Maximum number of label values that a fact lists."""
 
 _NAME_FIELD = "metadata.name"
 
@@ -94,7 +89,7 @@ def _failures(snapshot: Snapshot, source: Source, matcher: NodeMatcher) -> Facts
     fails_terms = ~nodes_in_any_term(snapshot, terms)
     of_terms = [
         _Requirements(snapshot, source, (*term.labels, *term.fields), number, len(terms))
-        for number, term in enumerate(terms[:MAX_TERMS], 1)
+        for number, term in enumerate(terms[:MAX_LISTED], 1)
     ]
 
     def facts(row: int) -> Sequence[AnyFact]:
@@ -148,7 +143,7 @@ class _Requirements:
             column = snapshot.label(one.key)
             counts = Counter(dict(zip(column.values, np.bincount(column.codes).tolist(), strict=True)))
             counts.pop(None, None)
-            values = [ValueCount(value=value, nodes=nodes) for value, nodes in counts.most_common(MAX_VALUES)]
+            values = [ValueCount(value=value, nodes=nodes) for value, nodes in counts.most_common(MAX_LISTED)]
         return NodeRequirementFact(
             source=self._source,
             term=term,

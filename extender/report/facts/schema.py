@@ -11,6 +11,12 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+MAX_PODS = 3
+"""Maximum number of pods that a fact lists."""
+
+MAX_LISTED = 5
+"""Maximum number of domains, values, terms and names that a fact lists."""
+
 
 def _kind(class_name: str) -> str:
     name = class_name.removesuffix("Fact")

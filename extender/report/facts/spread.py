@@ -14,10 +14,7 @@ from extender.core.framework.plugins.pod_topology_spread import (
     matches_per_domain,
 )
 from extender.core.snapshot.arrays import BoolArray
-from extender.report.facts.schema import DomainCount, FactsOf, SpreadFact
-
-MAX_DOMAINS = 5
-"""Maximum number of domains that a fact lists."""
+from extender.report.facts.schema import MAX_LISTED, DomainCount, FactsOf, SpreadFact
 
 
 def spread_facts(evaluation: Evaluation) -> FactsOf:
@@ -64,7 +61,7 @@ class _Constraint:
                     pods=int(self._counts[code]),
                     rejected_by=tuple(_rejected_by(evaluation, counting & (self._labels.codes == code))),
                 )
-                for code in fewest[:MAX_DOMAINS].tolist()
+                for code in fewest[:MAX_LISTED].tolist()
             ),
             count=len(domains),
         )

@@ -8,8 +8,9 @@ from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
 from extender.k8s.objects import NodeAffinity
 from extender.report.facts.node_facts import facts_of_nodes
-from extender.report.facts.nodes import MAX_REQUIREMENTS, MAX_TERMS
+from extender.report.facts.nodes import MAX_REQUIREMENTS
 from extender.report.facts.schema import (
+    MAX_LISTED,
     DeclaredFeatureFact,
     NodeNameFact,
     NodeRequirementFact,
@@ -84,7 +85,7 @@ def test_terms_and_requirements_are_limited():
     affinity = required(*[term] * 9)
     (*named,) = facts_on(diagnosed(DISKS, incoming(affinity=affinity)), "a")
     assert len(named) == 13
-    assert named[-1].count == MAX_TERMS * MAX_REQUIREMENTS - 12
+    assert named[-1].count == MAX_LISTED * MAX_REQUIREMENTS - 12
 
 
 def test_terms_that_are_empty_match_no_node():
