@@ -367,6 +367,8 @@ class PodSpec(Value, frozen=True):
 
 class PodStatus(Value, frozen=True):
     phase: str = ""
+    reason: str = ""
+    message: str = ""
     qos_class: str = ""
     start_time: str | None = None
     nominated_node_name: str = ""

@@ -157,7 +157,7 @@ def _optional_fields(pod: Pod, scheduler: KubeScheduler) -> set[str]:
         fields.add("resource_claim_templates")
     if policy.preemption_toleration or pod.spec.priority is None:
         fields.add("priority_classes")
-    if policy.reads_pod_groups:
+    if policy.reads_pod_groups or pod.pod_group is not None:
         fields |= {KINDS[one.kind].field for one in POD_GROUP_RESOURCES}
     return fields
 

@@ -78,6 +78,8 @@ class NodeAllocations:
     """Outcomes without devices, which differ between nodes: `at` returns them."""
     outcome: IntArray
     """[node]: index in `outcomes`; NOT_ASKED if the outcome of the node was not requested."""
+    group: IntArray
+    """[node]: number of the group of nodes whose devices are equivalent for the claims."""
     _at: Callable[[int], Outcome] = field(compare=False)
 
     def at(self, row: int) -> Outcome:
@@ -124,7 +126,7 @@ class AllocationMemo(Index):
         except WorkLimitReached as error:
             outcome, too_much = np.full(len(self.snapshot.nodes), NOT_ASKED, np.int64), NotAllocated(str(error))
             outcome[rows] = 0
-            return NodeAllocations((too_much,), outcome, lambda _: too_much)
+            return NodeAllocations((too_much,), outcome, np.zeros_like(outcome), lambda _: too_much)
         # 2. Look up the cached outcomes for the specs of the claims.
         key = msgspec.msgpack.encode((specs, [(name, one.spec) for name, one in classes.items()]))
         make = partial(self._new, specs, classes, expressions)
@@ -218,7 +220,7 @@ class _ClaimOutcomes:
             outcome[late] = len(outcomes)
             outcomes.append(NotAllocated(budget.exceeded))
         self._account.end_call()
-        return NodeAllocations(tuple(outcomes), outcome, partial(self._at, texts))
+        return NodeAllocations(tuple(outcomes), outcome, numbers, partial(self._at, texts))
 
     def _at(self, texts: Sequence[str], row: int) -> Outcome:
         """Return the outcome of one node with its own devices."""

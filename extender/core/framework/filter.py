@@ -351,7 +351,7 @@ def filters_not_evaluated(context: SchedulingContext) -> Mapping[str, BoolArray]
     # 2. On all nodes: plugins without permission to read their objects, out-of-tree plugins, and
     #    GangScheduling for a pod of a PodGroup.
     skipped = {
-        *(plugins_missing_permissions(context, "filter") & enabled),
+        *(plugins_missing_permissions(context, "filter").keys() & enabled),
         *profile.not_evaluated_filters,
     } - masks.keys()
     if context.features.groups_are_evicted_whole and context.pod.spec.scheduling_group is not None:

@@ -89,6 +89,7 @@ def too_many_nodes(limit: int) -> str:
 
 MAX_CALL_STEPS: Final = 1_000_000  # For the claims of a pod on all nodes, or the devices of a class: about a second
 MAX_EXPLANATION_STEPS: Final = 2_000_000  # To explain the results for a pod's claims on one node
+MAX_FACTS_STEPS: Final = 50_000  # To count what rejects the devices of all nodes, besides the node that is explained
 MAX_CONSTANT_STEPS: Final = 1_000_000  # For a constant of an expression, evaluated once at compile time
 
 
@@ -126,6 +127,10 @@ def call_budget() -> WorkBudget:
 
 def explanation_budget() -> WorkBudget:
     return WorkBudget(MAX_EXPLANATION_STEPS)
+
+
+def facts_budget() -> WorkBudget:
+    return WorkBudget(MAX_FACTS_STEPS)
 
 
 def constant_budget() -> WorkBudget:

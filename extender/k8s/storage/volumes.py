@@ -6,7 +6,7 @@ Rule: facts about one or two objects; the search for a volume is in the VolumeBi
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from extender.k8s import quantity
 from extender.k8s.objects import Pod, ResourceList
@@ -82,6 +82,11 @@ def requested_storage(claim: PersistentVolumeClaim) -> int:
     return quantity.parse(_requests(claim).get("storage"))
 
 
+def requested_text(claim: PersistentVolumeClaim) -> str:
+    """Return the requested size as a quantity."""
+    return str(_requests(claim).get("storage", 0))
+
+
 def _requests(claim: PersistentVolumeClaim) -> ResourceList:
     return (claim.spec.resources.requests if claim.spec.resources else None) or {}
 
@@ -105,12 +110,20 @@ def selected_node(claim: PersistentVolumeClaim) -> str | None:
     return (claim.metadata.annotations or {}).get(SELECTED_NODE)
 
 
-def is_compatible(volume: PersistentVolume, claim: PersistentVolumeClaim, *, compares_classes: bool) -> bool:
-    """Return whether volume mode and attributes class match and the volume is not being deleted; ignores the size.
+Incompatibility = Literal["VolumeMode", "AttributesClass", "Deleted"]
+
+
+def incompatibilities(
+    volume: PersistentVolume, claim: PersistentVolumeClaim, *, compares_classes: bool
+) -> Iterator[Incompatibility]:
+    """Yield what keeps the claim from the volume: its mode, its attributes class, its deletion; ignores the size.
 
     `compares_classes`: False up to v1.30, which does not read attributes classes.
     """
-    has_mode = (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
+    if (volume.spec.volume_mode or "Filesystem") != (claim.spec.volume_mode or "Filesystem"):
+        yield "VolumeMode"
     given, wanted = volume.spec.volume_attributes_class_name, claim.spec.volume_attributes_class_name
-    has_class = not compares_classes or (given or "") == (wanted or "")
-    return has_mode and has_class and volume.metadata.deletion_timestamp is None
+    if compares_classes and (given or "") != (wanted or ""):
+        yield "AttributesClass"
+    if volume.metadata.deletion_timestamp is not None:
+        yield "Deleted"

@@ -236,16 +236,16 @@ REQUIRED_TABLES: Mapping[str, tuple[frozenset[str], Callable[[SchedulingContext,
 """Plugin -> (fields of ObjectTables that it reads besides nodes and pods, whether it reads them for the pod)."""
 
 
-def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoint) -> frozenset[str]:
-    """Return the plugins that apply to the pod but lack permission to read one of their tables."""
+def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoint) -> Mapping[str, frozenset[str]]:
+    """Return the plugins that apply to the pod but lack permission to read some of their tables, with these tables."""
     unreadable = context.snapshot.unreadable_tables
     if not unreadable:
-        return frozenset()
-    return frozenset(
-        name
+        return {}
+    return {
+        name: missing
         for name, (tables, applies_to) in REQUIRED_TABLES.items()
-        if (tables | _tables_of_features(context, name)) & unreadable and applies_to(context, point)
-    )
+        if (missing := (tables | _tables_of_features(context, name)) & unreadable) and applies_to(context, point)
+    }
 
 
 def tables_read_for(context: SchedulingContext) -> frozenset[str]:

@@ -89,12 +89,12 @@ def pre_enqueue(snapshot: Snapshot, pod: Pod) -> Status | None:
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Reject the pod if a claim cannot be used, or requests a DeviceClass that does not exist."""
-    state = _state(context)
+    state = state_data(context)
     return PreFilterResult(status=state if isinstance(state, Status) else None)
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class StateData:
     """The pod's claims, as PreFilter finds them (upstream: stateData)."""
 
     claims: tuple[ResourceClaim, ...] = ()
@@ -107,11 +107,11 @@ class _State:
         return self.claims if self.extended is None else (*self.claims, self.extended)
 
 
-def _state(context: SchedulingContext) -> _State | Status:
+def state_data(context: SchedulingContext) -> StateData | Status:
     """Return the pod's claims (none if the plugin is skipped or not evaluated), or the rejection by PreFilter."""
     snapshot, pod = context.snapshot, context.pod
     if not _may_have_claims(snapshot, pod) or _why_not_evaluated(context.features, snapshot.unreadable_tables):
-        return _State()
+        return StateData()
     # 1. All claims exist and belong to the pod.
     claims = pod_claims(snapshot, pod)
     if isinstance(claims, str):
@@ -125,7 +125,7 @@ def _state(context: SchedulingContext) -> _State | Status:
         if problem is not None:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NAME, (problem,))
     # 3. The claim for extended resources, which kube-scheduler itself creates.
-    return _State(claims, extended_resource_claim(snapshot, pod))
+    return StateData(claims, extended_resource_claim(snapshot, pod))
 
 
 def _may_have_claims(snapshot: Snapshot, pod: Pod) -> bool:
@@ -238,7 +238,7 @@ def _verdicts(context: SchedulingContext) -> Verdicts | None:
         nodes = _nodes_that_read_tables(context)
         found.leave(nodes, reason)
         return found if nodes.any() else None
-    state = _state(context)
+    state = state_data(context)
     if isinstance(state, Status) or not state.all:
         return None
     unfollowed = _not_followed(context, state)
@@ -264,7 +264,7 @@ def _verdicts(context: SchedulingContext) -> Verdicts | None:
 
 
 def _claims_to_allocate(
-    context: SchedulingContext, state: _State, found: Verdicts
+    context: SchedulingContext, state: StateData, found: Verdicts
 ) -> Iterator[tuple[tuple[ClaimToAllocate, ...], BoolArray]]:
     """Yield (claims to allocate, [node]: whether to allocate there), one per set of missing extended resources.
 
@@ -294,7 +294,7 @@ def _to_allocate(claim: ResourceClaim, spec: DeviceClaim) -> ClaimToAllocate:
     return ClaimToAllocate(claim.metadata.namespace, claim.metadata.name, spec)
 
 
-def _unavailable(context: SchedulingContext, state: _State) -> Iterator[tuple[ResourceClaim, BoolArray]]:
+def _unavailable(context: SchedulingContext, state: StateData) -> Iterator[tuple[ResourceClaim, BoolArray]]:
     """Yield each allocated claim that is unavailable on some node, with [node]: whether it is unavailable there."""
     size = len(context.snapshot.nodes)
     for claim in state.all:
@@ -364,7 +364,7 @@ def _nodes_that_read_tables(context: SchedulingContext) -> BoolArray:
     return sum((nodes for nodes in delegated if nodes is not None), np.zeros(size, np.bool_))
 
 
-def _not_followed(context: SchedulingContext, state: _State) -> str | None:
+def _not_followed(context: SchedulingContext, state: StateData) -> str | None:
     """Return the unsupported feature that keeps the pod's claims from being evaluated on any node, or None."""
     features, spec = context.features, context.pod.spec
     if len(state.claims) > limits.MAX_CLAIMS:
@@ -404,7 +404,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     features = context.features
     if not features.prioritized_lists_are_scored or NAME not in context.profile.filter_plugins:
         return None  # Score reads the result of Filter
-    found, state = verdicts(context), _state(context)
+    found, state = verdicts(context), state_data(context)
     if found is None or isinstance(state, Status):
         return None
     # 1. Up to v1.36, a pod with both allocated and unallocated claims fails.
@@ -457,7 +457,7 @@ def post_filter(context: SchedulingContext, rejected: BoolArray) -> tuple[str, R
     """
     if _why_not_evaluated(context.features, context.snapshot.unreadable_tables):
         return STILL_NOT_SCHEDULABLE if reads_tables(context) else NO_NEW_CLAIMS, None
-    state = _state(context)
+    state = state_data(context)
     if isinstance(state, Status) or not state.all:
         return NO_NEW_CLAIMS, None
     found, uid = verdicts(context), context.pod.metadata.uid

@@ -50,7 +50,10 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
         if len(drivers) == 1:  # if none of the pod's volumes counts, upstream reads no other pods' volumes
             reads_other_pods = reads_other_pods & migrated
     return (
-        *_missing_drivers(context, drivers),
+        *(
+            StaticCheck(NAME, missing, (f"{driver} CSI driver is not installed on the node",), code=Code.UNSCHEDULABLE)
+            for driver, missing in missing_drivers(context, drivers)
+        ),
         *other_pods_claims(context, NAME, reads_other_pods),
         *volume_limits(context, NAME, limits, requested),
     )
@@ -125,11 +128,11 @@ def limit_key(driver: str) -> str:
 # --- drivers that a node must have ----------------------------------------------------------------------------------
 
 
-def _missing_drivers(context: SchedulingContext, drivers: Collection[str]) -> tuple[StaticCheck, ...]:
-    """Return a check for each driver whose CSIDriver prevents scheduling to nodes without the driver."""
+def missing_drivers(context: SchedulingContext, drivers: Collection[str]) -> Iterator[tuple[str, BoolArray]]:
+    """Yield the drivers whose CSIDriver prevents scheduling to nodes without the driver, with [node]: is it missing."""
     if not context.features.volume_limit_scaling:
-        return ()
-    snapshot, checks = context.snapshot, []
+        return
+    snapshot = context.snapshot
     native = storage(snapshot).native_drivers(context.pod)
     for driver in sorted(drivers):  # divergence: upstream names any missing driver, here the first by name
         known = snapshot.objects.csi_drivers.get(("", driver))
@@ -139,9 +142,7 @@ def _missing_drivers(context: SchedulingContext, drivers: Collection[str]) -> tu
             # Volumes of in-tree plugins are not migrated on a node without a CSINode, so they do not need the driver.
             if driver in native:
                 missing |= ~_has_csi_node(snapshot)
-            reason = f"{driver} CSI driver is not installed on the node"
-            checks.append(StaticCheck(NAME, missing, (reason,), code=Code.UNSCHEDULABLE))
-    return tuple(checks)
+            yield driver, missing
 
 
 @derived("nodes", "csi_nodes")

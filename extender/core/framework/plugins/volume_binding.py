@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +59,7 @@ REASONS = (
 REASONS_UNTIL_1_32 = ("node(s) had volume node affinity conflict", *REASONS[1:])
 REASON_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 
-_NODE_CONFLICT, _BIND_CONFLICT, _NOT_ENOUGH_SPACE, _PV_NOT_EXIST = (1 << bit for bit in range(len(REASONS)))
+NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, PV_NOT_EXIST = (1 << bit for bit in range(len(REASONS)))
 
 ReasonBits = npt.NDArray[np.int64]
 """[node]: bits of the REASONS that apply; 0 if the node fits."""
@@ -68,7 +69,7 @@ ReasonBits = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Claims:
+class PodVolumeClaims:
     """The pod's claims by binding state (upstream: PodVolumeClaims)."""
 
     bound: tuple[PersistentVolumeClaim, ...] = ()
@@ -76,10 +77,10 @@ class _Claims:
     """Claims whose binding waits until the pod has a node (WaitForFirstConsumer)."""
 
 
-def _claims(context: SchedulingContext) -> _Claims | str:
+def pod_claims(context: SchedulingContext) -> PodVolumeClaims | str:
     """Return the pod's claims in the order of its volumes, or the reason why they make the pod unschedulable."""
     if not context.pod.spec.volumes:
-        return _Claims()
+        return PodVolumeClaims()
     found, bound, unbound, has_unbound_immediate = storage(context.snapshot), [], [], False
     for use in claim_uses(context.pod):
         # 1. podHasPVCs: the claim exists and belongs to the pod.
@@ -103,18 +104,18 @@ def _claims(context: SchedulingContext) -> _Claims | str:
             unbound.append(claim)
         else:
             has_unbound_immediate = True
-    return REASON_UNBOUND if has_unbound_immediate else _Claims(tuple(bound), tuple(unbound))
+    return REASON_UNBOUND if has_unbound_immediate else PodVolumeClaims(tuple(bound), tuple(unbound))
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Reject the pod if a claim is missing, lost, being deleted, for a different pod, or unbound in Immediate mode."""
-    claims = _claims(context)
+    claims = pod_claims(context)
     if isinstance(claims, str):
         return PreFilterResult.rejecting(NAME, claims)
-    return PreFilterResult(_nodes_of_host_names(context, claims.bound))
+    return PreFilterResult(nodes_of_host_names(context, claims.bound))
 
 
-def _nodes_of_host_names(context: SchedulingContext, bound: Sequence[PersistentVolumeClaim]) -> frozenset[str] | None:
+def nodes_of_host_names(context: SchedulingContext, bound: Sequence[PersistentVolumeClaim]) -> frozenset[str] | None:
     """Return the host names that all bound volumes allow; None for all nodes (GetEligibleNodes, v1.31.0)."""
     # Two upstream bugs: it takes hostname labels for node names, and ignores a volume's terms without host names.
     left: frozenset[str] | None = None
@@ -136,11 +137,11 @@ def _nodes_of_host_names(context: SchedulingContext, bound: Sequence[PersistentV
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """Return the checks that report errors, then one check per distinct set of reasons."""
-    claims = _claims(context)
+    claims = pod_claims(context)
     if isinstance(claims, str) or not (claims.bound or claims.unbound):
         return ()
     # FindPodVolumes: 1. bound claims, 2. unbound claims. The reasons of both are reported together.
-    bits = _check_bound(context.snapshot, claims.bound) | _check_unbound(context.snapshot, claims.unbound)
+    bits = check_bound(context.snapshot, claims.bound) | _check_unbound(context.snapshot, claims.unbound)
     reasons = REASONS if context.features.volume_affinity_reason_of_1_33 else REASONS_UNTIL_1_32
     checks = [
         StaticCheck(NAME, bits == found, tuple(reason for bit, reason in enumerate(reasons) if found >> bit & 1))
@@ -181,27 +182,27 @@ def _translation_errors(snapshot: Snapshot, claims: Sequence[PersistentVolumeCla
         error = translation_error(volume) if volume is not None else None
         migration = migration_of(volume) if volume is not None else None
         if error is not None and migration is not None:
-            fails = is_migrated(snapshot, migration.plugin) & (_check_bound(snapshot, claims[:number]) == 0)
+            fails = is_migrated(snapshot, migration.plugin) & (check_bound(snapshot, claims[:number]) == 0)
             yield StaticCheck.of(filter_error(NAME, f"could not translate pv: {error}"), fails)
 
 
 # --- bound claims ---------------------------------------------------------------------------------------------------
 
 
-def _check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> ReasonBits:
+def check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> ReasonBits:
     """Check the volumes of bound claims (checkBoundClaims): the first claim with a problem sets the reason."""
     bits = np.zeros(len(snapshot.nodes), np.int64)
     for claim in claims:
         volume = storage(snapshot).volume(claim.spec.volume_name)
         if volume is None:
-            bits[bits == 0] = _PV_NOT_EXIST
+            bits[bits == 0] = PV_NOT_EXIST
             continue
         has_access, migration = affinity_matches(snapshot, volume.spec.node_affinity), migration_of(volume)
         if migration is not None and migration.topology_key:
             # On nodes where the in-tree plugin is migrated to a CSI driver, the driver's topology key decides.
             migrated = affinity_matches(snapshot, migrated_affinity(volume, migration.topology_key))
             has_access = np.where(is_migrated(snapshot, migration.plugin), migrated, has_access)
-        bits[(bits == 0) & ~has_access] = _NODE_CONFLICT
+        bits[(bits == 0) & ~has_access] = NODE_CONFLICT
     return bits
 
 
@@ -211,6 +212,17 @@ def _check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) ->
 def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> ReasonBits:
     """Check unbound claims: each needs an available volume, or a provisioner that can create one, on the node."""
     bits = np.zeros(len(snapshot.nodes), np.int64)
+    for _, own in unbound_problems(snapshot, claims):
+        bits = np.where(bits == 0, own, bits)
+        if bits.all():
+            break
+    return bits
+
+
+def unbound_problems(
+    snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]
+) -> Iterator[tuple[PersistentVolumeClaim, ReasonBits]]:
+    """Yield unbound claims with [node]: the reason why the claim gets no volume there; of several, the first counts."""
     # 1. A claim with a selected node is provisioned only there.
     to_provision, without_node = [], []
     for claim in claims:
@@ -218,19 +230,15 @@ def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) 
         if node is None:
             without_node.append(claim)
             continue
-        is_selected = np.arange(len(bits)) == snapshot.node_row.get(node, -1)
-        bits[~is_selected] = _BIND_CONFLICT
+        is_selected = np.arange(len(snapshot.nodes)) == snapshot.node_row.get(node, -1)
+        yield claim, np.where(is_selected, 0, BIND_CONFLICT)
         to_provision.append((claim, is_selected))
     # 2. Claims without a selected node get available volumes (findMatchingVolumes).
     unmatched = ((claim, volumes == NO_VOLUME_ROW) for claim, volumes in match_volumes(snapshot, without_node))
     # 3. Without an available volume, one must be provisioned (checkVolumeProvisions).
     for claim, nodes in chain(to_provision, unmatched):
-        undecided = nodes & (bits == 0)
-        if undecided.any():
-            bits[undecided] = _check_provision(snapshot, claim)[undecided]
-            if bits.all():
-                break
-    return bits
+        if nodes.any():
+            yield claim, np.where(nodes, _check_provision(snapshot, claim), 0)
 
 
 # --- provisioning ---------------------------------------------------------------------------------------------------
@@ -238,23 +246,31 @@ def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) 
 
 def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> ReasonBits:
     """Return [node]: reasons why the claim's volume cannot be provisioned there (checkVolumeProvisions)."""
-    provisioning = _provisioning(snapshot, claim_class(claim))
-    if provisioning is None:
-        return np.full(len(snapshot.nodes), _BIND_CONFLICT)
-    in_allowed_topology, capacity = provisioning
+    found = provisioning(snapshot, claim_class(claim))
+    if found is None:
+        return np.full(len(snapshot.nodes), BIND_CONFLICT)
+    in_allowed_topology, capacity = found
     space = np.zeros(len(snapshot.nodes), np.int64)
     if capacity is not None and has_storage_request(claim):
-        largest, _ = capacity
-        space[largest < quantity.value(requested_storage(claim))] = _NOT_ENOUGH_SPACE
-    return np.where(in_allowed_topology, space, _BIND_CONFLICT)
+        space[capacity.largest < quantity.value(requested_storage(claim))] = NOT_ENOUGH_SPACE
+    return np.where(in_allowed_topology, space, BIND_CONFLICT)
 
 
-_Capacity = tuple[IntArray, IntArray]
-"""([node]: bytes of the largest possible volume, [node]: bytes of its CSIStorageCapacity in total)."""
+class PublishedCapacity(NamedTuple):
+    """CSIStorageCapacity for volumes of one class."""
+
+    largest: IntArray
+    """[node]: bytes of the largest possible volume; negative if no capacity is published there."""
+    total: IntArray
+    """[node]: bytes of that CSIStorageCapacity in total."""
+    number: IntArray
+    """[node]: index in `texts`."""
+    texts: list[str]
+    """The largest possible volumes as quantities."""
 
 
 @derived_by("nodes", "storage_classes", "csi_drivers", "csi_storage_capacities")
-def _provisioning(snapshot: Snapshot, name: str) -> tuple[BoolArray, _Capacity | None] | None:
+def provisioning(snapshot: Snapshot, name: str) -> tuple[BoolArray, PublishedCapacity | None] | None:
     """Return ([node]: whether it matches the class's allowedTopologies, capacity if the driver publishes it).
 
     None if the class provisions no volumes.
@@ -281,14 +297,15 @@ def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> Boo
     return found
 
 
-def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> _Capacity | None:
+def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> PublishedCapacity | None:
     """Return the capacity for volumes of the class; None if the driver publishes none (hasEnoughCapacity, v1.36)."""
     # Divergence: if several capacities are large enough, upstream takes any of them; here the largest is scored.
     objects = snapshot.objects
     driver = objects.csi_drivers.get(("", storage_class.provisioner))
     if driver is None or not driver.spec.storage_capacity:
         return None
-    largest, total = np.full(len(snapshot.nodes), -NEVER), np.zeros(len(snapshot.nodes), np.int64)
+    largest, texts = np.full(len(snapshot.nodes), -NEVER), list[str]()
+    total, number = np.zeros((2, len(snapshot.nodes)), np.int64)
     for capacity in objects.csi_storage_capacities.values():
         limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
         if capacity.storage_class_name != storage_class.metadata.name or limit is None:
@@ -300,7 +317,9 @@ def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> _Capacity | No
             usable &= largest < size
             largest[usable] = size
             total[usable] = quantity.value(quantity.parse(capacity.capacity))
-    return largest, total
+            number[usable] = len(texts)
+            texts.append(str(limit))
+    return PublishedCapacity(largest, total, number, texts)
 
 
 # --- score ----------------------------------------------------------------------------------------------------------
@@ -332,7 +351,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     """Return [row]: 0-100, mean of the scores per storage class; None (Skip) without StorageCapacityScoring."""
     if not context.features.storage_capacity_scoring:
         return None
-    claims, scores = _claims(context), np.zeros(len(rows), np.int64)
+    claims, scores = pod_claims(context), np.zeros(len(rows), np.int64)
     if isinstance(claims, str) or not claims.unbound or NAME not in context.profile.filter_plugins:
         return scores
     matched, provisioned = _uses(context.snapshot, claims.unbound)
@@ -356,15 +375,14 @@ def _uses(
     provisioned = defaultdict[str, _ClassUse](lambda: _ClassUse(size))
     everywhere = np.ones(size, np.bool_)
     to_provision = [(claim, everywhere) for claim in claims if selected_node(claim) is not None]
-    for claim, found in match_volumes(snapshot, [one for one in claims if selected_node(one) is None]):
-        numbers, index = np.unique(found, return_inverse=True)
+    for claim, matches in match_volumes(snapshot, [one for one in claims if selected_node(one) is None]):
+        numbers, index = np.unique(matches, return_inverse=True)
         sizes = [quantity.value(storage_capacity(volumes[one])) if one in volumes else 0 for one in numbers.tolist()]
         use = matched[claim_class(claim)]
-        use.add(claim, found != NO_VOLUME_ROW, use.capacity + np.array(sizes, np.int64)[index])
-        to_provision.append((claim, found == NO_VOLUME_ROW))
+        use.add(claim, matches != NO_VOLUME_ROW, use.capacity + np.array(sizes, np.int64)[index])
+        to_provision.append((claim, matches == NO_VOLUME_ROW))
     for claim, nodes in to_provision:
-        provisioning = _provisioning(snapshot, claim_class(claim))
-        if provisioning is not None and provisioning[1] is not None and has_storage_request(claim):
-            _, total = provisioning[1]
-            provisioned[claim_class(claim)].add(claim, nodes, total)
+        found = provisioning(snapshot, claim_class(claim))
+        if found is not None and found[1] is not None and has_storage_request(claim):
+            provisioned[claim_class(claim)].add(claim, nodes, found[1].total)
     return matched.values(), provisioned.values()

@@ -28,7 +28,7 @@ REASON_CLAIM_UNTIL_1_33 = "node has pod using PersistentVolumeClaim with the sam
 # --- disks ----------------------------------------------------------------------------------------------------------
 
 
-class _Disk(NamedTuple):
+class MountedDisk(NamedTuple):
     """A disk and how one pod mounts it."""
 
     identity: tuple[str, ...]
@@ -36,43 +36,46 @@ class _Disk(NamedTuple):
     read_only: bool
 
 
-def _disks_of(pod: Pod) -> list[_Disk]:
+def disks_of(pod: Pod) -> list[MountedDisk]:
     """Return every disk that the pod mounts inline; an RBD image counts as one disk per monitor."""
     found = []
     for volume in pod.spec.volumes or ():
         if (gce := volume.gce_persistent_disk) is not None:
-            found.append(_Disk(("gce", gce.pd_name), gce.read_only))
+            found.append(MountedDisk(("gce", gce.pd_name), gce.read_only))
         if (aws := volume.aws_elastic_block_store) is not None:
-            found.append(_Disk(("aws", aws.volume_id), read_only=False))
+            found.append(MountedDisk(("aws", aws.volume_id), read_only=False))
         if (iscsi := volume.iscsi) is not None:
-            found.append(_Disk(("iscsi", iscsi.iqn), iscsi.read_only))
+            found.append(MountedDisk(("iscsi", iscsi.iqn), iscsi.read_only))
         if (rbd := volume.rbd) is not None:
-            found += [_Disk(("rbd", monitor, rbd.pool, rbd.image), rbd.read_only) for monitor in rbd.monitors or ()]
+            found += [
+                MountedDisk(("rbd", monitor, rbd.pool, rbd.image), rbd.read_only) for monitor in rbd.monitors or ()
+            ]
     return found
 
 
 class DiskMountIndex(KeyIndex):
     """Disks that running pods mount."""
 
-    def keys_of(self, pod: Pod) -> list[_Disk]:
-        return _disks_of(pod)
+    def keys_of(self, pod: Pod) -> list[MountedDisk]:
+        return disks_of(pod)
+
+
+def conflicting_mounts(disk: MountedDisk) -> list[MountedDisk]:
+    """Return the mounts that exclude this one; two pods may mount the same disk if both mount it read-only."""
+    return [MountedDisk(disk.identity, read_only) for read_only in {False, not disk.read_only}]
 
 
 def disk_checks(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
     """Return the constraint that no pod of the node mounts a conflicting disk, or none if the pod mounts no disk."""
-    requested, users = _disks_of(context.pod), context.snapshot.index(DiskMountIndex).users
+    requested, users = disks_of(context.pod), context.snapshot.index(DiskMountIndex).users
     if not requested:
         return ()
-    # Two pods may mount the same disk if both mount it read-only.
-    mounts = (_Disk(disk.identity, read_only) for disk in requested for read_only in {False, not disk.read_only})
-    rows = {row for mount in mounts for row in users.get(mount, ())}
+    rows = {row for disk in requested for mount in conflicting_mounts(disk) for row in users.get(mount, ())}
     read = {disk.identity for disk in requested}
     written = {disk.identity for disk in requested if not disk.read_only}
 
     def conflicts(pod: Pod, _node: int) -> bool:
-        return any(
-            disk.identity in written or (disk.identity in read and not disk.read_only) for disk in _disks_of(pod)
-        )
+        return any(disk.identity in written or (disk.identity in read and not disk.read_only) for disk in disks_of(pod))
 
     demand = context.snapshot.pod_amounts(dict.fromkeys(rows, 1))
     return (ConflictConstraint.of(context, NAME, REASON_DISK, demand, conflicts),)
@@ -96,14 +99,19 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
     return PreFilterResult()
 
 
+def exclusive_claims(context: SchedulingContext) -> set[str]:
+    """Return the names of the pod's claims that one pod at a time may use (ReadWriteOncePod)."""
+    claims = ((name, storage(context.snapshot).claim(context.pod, name)) for name in named_claims(context.pod))
+    return {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
+
+
 def filter(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
     """Return a constraint for disks and one for claims; none (Skip) without disks if none of the claims is in use."""
     snapshot, namespace = context.snapshot, context.pod.metadata.namespace
     # 1. isVolumeConflict
     disks = disk_checks(context)
     # 2. satisfyReadWriteOncePod: no running pod of the namespace, on any node, uses one of the claims.
-    claims = ((name, storage(snapshot).claim(context.pod, name)) for name in named_claims(context.pod))
-    exclusive = {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
+    exclusive = exclusive_claims(context)
     users = [snapshot.index(ClaimUserIndex).users.get(name, Counter[int]()) for name in exclusive]
     in_use = sum(any(snapshot.pods[row].metadata.namespace == namespace for row in rows) for rows in users)
     if not exclusive or not (disks or in_use):

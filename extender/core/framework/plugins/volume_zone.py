@@ -3,11 +3,15 @@
 Mirrors pkg/scheduler/framework/plugins/volumezone (v1.36).
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from extender.core.framework.filter_checks import StaticCheck
 from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import Code, PreFilterResult, Status
+from extender.core.snapshot.arrays import BoolArray
+from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import not_found, storage
 from extender.k8s.storage.objects import PersistentVolume
 from extender.k8s.storage.volumes import WAIT_FOR_FIRST_CONSUMER, claim_class, named_claims
@@ -16,7 +20,7 @@ from extender.k8s.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_D
 NAME = "VolumeZone"
 REASON = "node(s) had no available volume zone"
 
-_GA_LABEL = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
+GA_LABEL = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 """Topology label of a volume -> GA label to compare on nodes that lack the volume's own (beta) label."""
 
 
@@ -58,20 +62,33 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     if isinstance(volumes, str):  # reached only if PreFilter is not enabled
         status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NAME, (volumes,))
         return (StaticCheck.on_all_nodes(context, status),)
-    topologies = []
-    for volume in volumes:
-        for key in _GA_LABEL:
-            label = (volume.metadata.labels or {}).get(key)
-            # `a__b` names two zones; upstream ignores the label if one of them is empty.
-            zones = frozenset(zone.strip() for zone in label.split(ZONE_DELIMITER)) if label is not None else {""}
-            if "" not in zones:
-                topologies.append((key, zones))
+    topologies = [one for volume in volumes for one in volume_topologies(volume)]
     if not topologies:
         return ()
     rejected = np.zeros(len(snapshot.nodes), np.bool_)
     for key, zones in topologies:
-        own, ga = snapshot.label(key), snapshot.label(_GA_LABEL[key])
-        rejected |= ~np.where(own.present, own.map_bool(zones.__contains__), ga.map_bool(zones.__contains__))
+        rejected |= elsewhere(snapshot, key, zones)
+    return (StaticCheck(NAME, rejected, (REASON,)),)
+
+
+def volume_topologies(volume: PersistentVolume) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the zone and region labels of a volume with the zones that they name."""
+    for key in GA_LABEL:
+        label = (volume.metadata.labels or {}).get(key)
+        # `a__b` names two zones; upstream ignores the label if one of them is empty.
+        zones = (
+            frozenset(zone.strip() for zone in label.split(ZONE_DELIMITER)) if label is not None else frozenset({""})
+        )
+        if "" not in zones:
+            yield key, zones
+
+
+def elsewhere(snapshot: Snapshot, key: str, zones: frozenset[str]) -> BoolArray:
+    """Return [node]: whether it is in none of the zones that a volume's label `key` names."""
+    own, ga = snapshot.label(key), snapshot.label(GA_LABEL[key])
     # A node without any of the labels accepts all volumes: upstream then assumes that the cluster has a single zone.
-    has_any = np.logical_or.reduce([snapshot.label(key).present for key in _GA_LABEL])
-    return (StaticCheck(NAME, rejected & has_any, (REASON,)),)
+    has_any = np.logical_or.reduce([snapshot.label(key).present for key in GA_LABEL])
+    found: BoolArray = has_any & ~np.where(
+        own.present, own.map_bool(zones.__contains__), ga.map_bool(zones.__contains__)
+    )
+    return found

@@ -164,6 +164,9 @@ class VolumeLimitConstraint(Constraint):
     and for each entry of `own_columns`, minus the number of its users.
     """
 
+    driver: str
+    limits: IntArray
+    """[node]: limit; NEVER without one."""
     shared: SharedVolumes
     own_columns: tuple[_OwnColumn, ...]
     always_attached: BoolArray
@@ -175,18 +178,25 @@ class VolumeLimitConstraint(Constraint):
         return replace(super().take(rows), shared=self.shared.take(rows, self.headroom.shape[1]))
 
     def fits(self, headroom: IntArray) -> BoolArray:
-        # With a new volume: attached volumes (shared and own columns in use) + new volumes <= headroom.
-        attached = self.shared.attached(headroom)
-        in_use = headroom[len(headroom) - len(self.own_columns) :] < 0
-        adds_volume = np.full(len(attached), self.counts_without_new, np.bool_)
-        for column, used, always_attached in zip(self.own_columns, in_use, self.always_attached, strict=True):
-            attached += np.where(used | always_attached, column.count, 0)
+        in_use, new = self.volumes(headroom)
+        fits: BoolArray = (in_use + new <= self.limits) | ((new == 0) & (not self.counts_without_new))
+        return fits
+
+    def volumes(self, headroom: IntArray) -> tuple[IntArray, IntArray]:
+        """Return ([node]: volumes in use or attached, [node]: volumes of the incoming pod that are not in use yet)."""
+        in_use, new = self.limits - headroom[0] + self.shared.attached(headroom), np.zeros(headroom.shape[1], np.int64)
+        used_columns = headroom[len(headroom) - len(self.own_columns) :] < 0
+        for column, used, always_attached in zip(self.own_columns, used_columns, self.always_attached, strict=True):
+            in_use += np.where(used | always_attached, column.count, 0)
             if column.is_requested:
                 # Quirk: upstream counts the volume twice if a VolumeAttachment attaches it and no pod uses it.
-                attached += np.where(used, 0, column.count)
-                adds_volume |= ~used
-        fits: BoolArray = ~adds_volume | (attached <= headroom[0])
-        return fits
+                new += np.where(used, 0, column.count)
+        return in_use, new
+
+    @property
+    def requested(self) -> int:
+        """Number of the driver's volumes that the incoming pod uses."""
+        return sum(column.count for column in self.own_columns if column.is_requested)
 
     def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
         return () if self.fits(headroom)[row] else (REASON,)
@@ -228,6 +238,8 @@ def volume_limits(
                 headroom,
                 RankedDemand(context.layout, demand),
                 _nominated_demand(context, first, tuple(own_columns)),
+                driver,
+                limits[driver],
                 used.shared,
                 tuple(own_columns),
                 always_attached,

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -23,14 +24,16 @@ from extender.k8s.objects import labels_key
 from extender.k8s.selectors import (
     EVERYTHING,
     NOTHING,
+    LabelMatcher,
     SelectorError,
     compile_label_selector,
     compile_node_selector,
 )
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
 from extender.k8s.storage.volumes import (
+    Incompatibility,
     claim_class,
-    is_compatible,
+    incompatibilities,
     is_reserved_for,
     requested_storage,
     storage_capacity,
@@ -49,13 +52,13 @@ def match_volumes(
     `claims` must not have a selected node.
     """
     by_size = sorted(claims, key=requested_storage)
-    reserved = [_reserved_volumes(snapshot, claim) for claim in by_size]
+    reserved = [reserved_volumes(snapshot, claim) for claim in by_size]
     masks: dict[str, list[BoolArray]] = defaultdict(list)
     for claim, own in zip(by_size, reserved, strict=True):
         masks[claim_class(claim)] += [reached for _, reached in own]
     compares_classes = not snapshot.features.volume_attributes_class_is_ignored
     available = {
-        name: _AvailableVolumes(_free_volumes(snapshot, name), own, compares_classes) for name, own in masks.items()
+        name: _AvailableVolumes(free_volumes(snapshot, name), own, compares_classes) for name, own in masks.items()
     }
     taken: dict[int, BoolArray] = defaultdict(lambda: np.zeros(len(snapshot.nodes), np.bool_))
     for claim, own in zip(by_size, reserved, strict=True):
@@ -82,7 +85,32 @@ def affinity_matches(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) ->
     return nodes_in_any_term(snapshot, tuple(replace(term, fields=()) for term in terms))
 
 
-def _reserved_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim) -> list[tuple[int, BoolArray]]:
+ClaimMismatch = Incompatibility | Literal["Phase", "AccessModes", "Selector"]
+"""Why a volume does not suit a claim, its size aside."""
+
+
+def mismatches(
+    volume: PersistentVolume, claim: PersistentVolumeClaim, selector: LabelMatcher, *, compares_classes: bool
+) -> Iterator[ClaimMismatch]:
+    """Yield why a free volume of the claim's class does not suit the claim; `selector`: `selector_of` the claim."""
+    if volume.status.phase != "Available":
+        yield "Phase"
+    if not set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ()):
+        yield "AccessModes"
+    if not selector.matches(volume.metadata.labels):
+        yield "Selector"
+    yield from incompatibilities(volume, claim, compares_classes=compares_classes)
+
+
+def selector_of(claim: PersistentVolumeClaim) -> LabelMatcher:
+    """Return the compiled selector of the claim."""
+    try:
+        return EVERYTHING if claim.spec.selector is None else compile_label_selector(claim.spec.selector)
+    except SelectorError:
+        return NOTHING  # divergence: upstream fails the pod
+
+
+def reserved_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim) -> list[tuple[int, BoolArray]]:
     """Return the suitable volumes reserved for the claim, each as (row, [node]: whether it is accessible there)."""
     volumes, found = storage(snapshot), []
     compares_classes = not snapshot.features.volume_attributes_class_is_ignored
@@ -90,7 +118,11 @@ def _reserved_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim) -> list[
         volume = volumes.by_number[row]
         is_reserved = volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim)
         is_large_enough = storage_capacity(volume) >= requested_storage(claim)
-        if is_reserved and is_large_enough and is_compatible(volume, claim, compares_classes=compares_classes):
+        if (
+            is_reserved
+            and is_large_enough
+            and not any(incompatibilities(volume, claim, compares_classes=compares_classes))
+        ):
             found.append((row, affinity_matches(snapshot, volume.spec.node_affinity)))
     return found
 
@@ -99,7 +131,7 @@ def _reserved_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim) -> list[
 
 
 @dataclass(frozen=True, slots=True)
-class _FreeVolumes:
+class FreeVolumes:
     """Volumes of one storage class without a claimRef, by rank: smallest first."""
 
     rows: IntArray
@@ -119,7 +151,7 @@ class _FreeVolumes:
 
 
 @derived_by("nodes", "volumes")
-def _free_volumes(snapshot: Snapshot, storage_class: str) -> _FreeVolumes:
+def free_volumes(snapshot: Snapshot, storage_class: str) -> FreeVolumes:
     found = storage(snapshot)
     sized = sorted((storage_capacity(found.by_number[row]), row) for row in found.free_volumes(storage_class))
     rows, volumes = np.array([row for _, row in sized], np.int64), [found.by_number[row] for _, row in sized]
@@ -127,7 +159,7 @@ def _free_volumes(snapshot: Snapshot, storage_class: str) -> _FreeVolumes:
     nodes = [np.flatnonzero(affinity_matches(snapshot, affinity)) for affinity in affinities.values]
     site_of = _split_sites(np.zeros(len(snapshot.nodes), np.int64), nodes)
     sites = Encoded(affinities.codes, tuple(np.unique(site_of[reached]) for reached in nodes))
-    return _FreeVolumes(
+    return FreeVolumes(
         rows,
         [size for size, _ in sized],
         encode(volumes, key=_equivalence_key),
@@ -161,7 +193,7 @@ def _equivalence_key(volume: PersistentVolume) -> tuple[object, ...]:
 class _AvailableVolumes:
     """Free volumes of one class that no earlier claim of the pod took, by site."""
 
-    def __init__(self, free: _FreeVolumes, masks: Sequence[BoolArray], compares_classes: bool) -> None:
+    def __init__(self, free: FreeVolumes, masks: Sequence[BoolArray], compares_classes: bool) -> None:
         """`masks`: a [node] per reserved volume: nodes with access to it, which may be matched differently."""
         self._compares_classes = compares_classes
         self._free, self._site_of, self._first_node = free, free.site_of, free.first_node
@@ -228,19 +260,10 @@ class _AvailableVolumes:
         )
         known = self._suitable.get(key)
         if known is None:
-            try:
-                selector = EVERYTHING if spec.selector is None else compile_label_selector(spec.selector)
-            except SelectorError:
-                selector = NOTHING  # divergence: upstream fails the pod
-            modes = set(spec.access_modes or ())
+            selector = selector_of(claim)
 
             def is_suitable(volume: PersistentVolume) -> bool:
-                return (
-                    volume.status.phase == "Available"
-                    and modes <= set(volume.spec.access_modes or ())
-                    and selector.matches(volume.metadata.labels)
-                    and is_compatible(volume, claim, compares_classes=self._compares_classes)
-                )
+                return not any(mismatches(volume, claim, selector, compares_classes=self._compares_classes))
 
             known = self._suitable[key] = self._free.equivalents.map_bool(is_suitable)
         return known
