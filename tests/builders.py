@@ -231,3 +231,73 @@ def taken_of_one_node(takes: Sequence[Sequence[int]]) -> RankedDemand:
     return RankedDemand(
         layout, tuple(PodAmounts(pods, np.zeros_like(pods), np.array(one, np.int64)) for one in amounts)
     )
+
+
+# --- storage ----------------------------------------------------------------------------------------------------------
+
+
+def volume_claim(
+    name: str,
+    *,
+    storage_class: str | None = "lazy",
+    volume: str = "",
+    size: str = "20Gi",
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    annotations: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    phase: str = "",
+    **spec: Any,
+) -> JSON:
+    """A PersistentVolumeClaim in the namespace default, bound to `volume`, or not bound yet."""
+    notes = dict(annotations or {}) | ({"pv.kubernetes.io/bind-completed": "yes"} if volume else {})
+    given: JSON = {"accessModes": list(modes), "resources": {"requests": {"storage": size}}, "volumeName": volume}
+    if storage_class is not None:
+        given["storageClassName"] = storage_class
+    about = {"annotations": notes} | dict(metadata or {})
+    status = {"phase": phase or ("Bound" if volume else "Pending")}
+    return thing("PersistentVolumeClaim", name, namespace="default", metadata=about, spec=given | spec, status=status)
+
+
+def volume(
+    name: str,
+    *,
+    storage_class: str = "lazy",
+    size: str = "20Gi",
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    on: Mapping[str, Sequence[str]] | None = None,
+    claim: str = "",
+    phase: str = "",
+    driver: str = "csi.example.com",
+    metadata: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> JSON:
+    """A PersistentVolume; `on`: label -> values of the nodes that can use it; `claim`: the claim that has it."""
+    given: JSON = {"capacity": {"storage": size}, "accessModes": list(modes), "storageClassName": storage_class}
+    given["csi"] = {"driver": driver, "volumeHandle": name}
+    if on is not None:
+        expressions = [{"key": key, "operator": "In", "values": list(values)} for key, values in on.items()]
+        given["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+    if claim:
+        given["claimRef"] = {"namespace": "default", "name": claim, "uid": f"uid-{claim}"}
+    status = {"phase": phase or ("Bound" if claim else "Available")}
+    return thing("PersistentVolume", name, metadata=metadata, spec=given | spec, status=status)
+
+
+def storage_class(name: str = "lazy", provisioner: str = "csi.example.com", **fields: Any) -> JSON:
+    """A StorageClass that waits for the first consumer; `fields` such as `allowedTopologies=[…]`."""
+    return thing(
+        "StorageClass", name, provisioner=provisioner, **{"volumeBindingMode": "WaitForFirstConsumer"} | fields
+    )
+
+
+def csi_node(name: str, **limits: int) -> JSON:
+    """A CSINode with these drivers and limits: `csi_node("n1", **{"csi.example.com": 25})`."""
+    drivers = [{"name": driver, "nodeID": name, "allocatable": {"count": count}} for driver, count in limits.items()]
+    return thing("CSINode", name, spec={"drivers": drivers})
+
+
+def using_volumes(*claims: str) -> JSON:
+    """Fields of a pod that uses these claims: `incoming(**using_volumes("data"))`."""
+    return {
+        "volumes": [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": name}} for at, name in enumerate(claims)]
+    }

@@ -6,8 +6,9 @@ Rule: a reason is a fact about one device and one request; combinations of devic
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.structured.allocation import ClaimToAllocate
@@ -28,8 +29,10 @@ from extender.k8s.devices.objects import (
 )
 from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature, compile_selector
 from extender.k8s.limits.limits import WorkBudget, WorkLimitReached
+from extender.report.facts.schema import DeviceRequestFact, FailedSelector
 from extender.report.schema import DeviceReport, DeviceRequestReport
 from extender.utilities.text import join_counts, join_names, pluralize
+from extender.utilities.text import shortened as cut_off
 
 MAX_DEVICES = 256
 """Maximum number of devices that a request lists on one node."""
@@ -42,6 +45,9 @@ MAX_NAMES = 3
 
 MAX_REASON_CHARACTERS = 300
 """Maximum length of a reason, which may quote names and errors."""
+
+MAX_EXPRESSION_CHARACTERS = 1000
+"""Maximum length of an expression that a fact quotes."""
 
 _STEPS_PER_DEVICE = 10
 """Steps of the work budget that one device costs for one request, besides the steps of selectors."""
@@ -78,6 +84,10 @@ def requests_of(spec: DeviceClaim) -> Iterator[tuple[int, RequestToAllocate]]:
             yield place, RequestToAllocate(one.name, alternative.name, alternative)
 
 
+_Selector = tuple[Literal["class", "request"], str]
+"""What has the selector, and its expression."""
+
+
 class _Candidate(NamedTuple):
     """A device that a request may choose."""
 
@@ -85,23 +95,36 @@ class _Candidate(NamedTuple):
     matches: bool
     why: str
     """Reason why the request does not get the device; empty if the device is free."""
+    cause: _Selector | Literal["tainted", "allocated", ""] = ""
+    """What a DeviceRequestFact counts the device under."""
+
+
+class _Mismatch(NamedTuple):
+    """Why a device does not match a request, free or not."""
+
+    why: str
+    cause: _Selector | Literal["tainted", ""] = ""
 
 
 class DeviceReasons:
-    """The devices of the only node of a snapshot, and the reasons why requests do not get them."""
+    """The devices of one node, and the reasons why requests do not get them."""
 
-    def __init__(self, snapshot: Snapshot, pools: Sequence[Pool], budget: WorkBudget) -> None:
-        self._snapshot = snapshot
+    def __init__(self, snapshot: Snapshot, pools: Sequence[Pool], budget: WorkBudget, row: int = 0) -> None:
+        self._snapshot, self._node = snapshot, snapshot.nodes[row]
         self._features = snapshot.features
         self._state = snapshot.index(DeviceIndex).state
         self._budget = budget
         self._candidates: dict[tuple[str, str], list[_Candidate]] = {}
         """(claim, request) -> the devices that the budget was enough to check."""
         self._selectors: dict[str, Selector] = {}
-        self._users = _users(snapshot.objects.resource_claims.values())
+        self.users = _users(snapshot.objects.resource_claims.values())
         self._pools = pools
-        # An incomplete or invalid pool may have no devices yet, so no device reports why the pool cannot be used.
-        self._without_devices = [pool for pool in pools if not pool.devices and _why_unusable(pool)]
+
+    def on_node(self, row: int, pools: Sequence[Pool]) -> "DeviceReasons":
+        """Return the reasons for another node, which share the selectors, the users and the budget."""
+        found = copy(self)
+        found._node, found._pools, found._candidates = self._snapshot.nodes[row], pools, {}
+        return found
 
     def report(self, claim: ClaimToAllocate, request: RequestToAllocate, *, fails: bool) -> DeviceRequestReport:
         """Report the devices of the node for a request, with a summary."""
@@ -109,7 +132,8 @@ class DeviceReasons:
         matching, free = sum(one.matches for one in found), sum(not one.why for one in found)
         reasons = Counter(one.why for one in found if one.why)
         devices = sum(len(pool.devices) for pool in self._pools)
-        notes = [_why_unusable(pool) for pool in self._without_devices[:MAX_REASONS]]
+        # An incomplete or invalid pool may have no devices yet, so no device reports why the pool cannot be used.
+        notes = [why for pool in self._pools if not pool.devices and (why := _why_unusable(pool))][:MAX_REASONS]
         nothing = "no device was looked at" if devices else "the node has no devices"
         if len(found) < devices:
             notes.append(f"{pluralize(devices - len(found), 'device')} not looked at: {self._budget.exceeded}")
@@ -131,6 +155,28 @@ class DeviceReasons:
             omitted=max(0, devices - MAX_DEVICES),
         )
 
+    def fact(self, claim: ClaimToAllocate, request: RequestToAllocate) -> DeviceRequestFact:
+        """Count the devices of the node for a request by what rejects them."""
+        found, asks = self._candidates_of(claim, request), request.asks
+        causes = Counter(one.cause for one in found)
+        devices = sum(len(pool.devices) for pool in self._pools)
+        return DeviceRequestFact(
+            claim=str(claim),
+            request=request.full_name,
+            device_class=asks.device_class_name,
+            count=None if asks.allocation_mode == "All" else asks.count,
+            devices=devices if len(found) == devices and self._budget.left >= 0 else None,
+            matching=sum(one.matches for one in found),
+            free=sum(not one.why for one in found),
+            allocated=causes["allocated"],
+            tainted=causes["tainted"],
+            selectors=tuple(
+                FailedSelector(of=cause[0], expression=cut_off(cause[1], MAX_EXPRESSION_CHARACTERS), failed=failed)
+                for cause, failed in causes.most_common()
+                if isinstance(cause, tuple)
+            )[:MAX_REASONS],
+        )
+
     def free_devices(self, claim: ClaimToAllocate, request: RequestToAllocate) -> Iterator[PoolDevice]:
         """Yield the devices that the request could get."""
         return (one.device for one in self._candidates_of(claim, request) if not one.why)
@@ -143,48 +189,52 @@ class DeviceReasons:
                 for one in (device for pool in self._pools for device in pool.devices):
                     self._budget.spend(_STEPS_PER_DEVICE)
                     mismatch = self._mismatch(request, one)
-                    why = mismatch or self._taken(request, one) or _missing_attribute(claim.spec, request, one)
-                    found.append(_Candidate(one, not mismatch, shortened(why)))
+                    if mismatch is not None:
+                        found.append(_Candidate(one, False, shortened(mismatch.why), mismatch.cause))
+                        continue
+                    why = self._taken(request, one) or _missing_attribute(claim.spec, request, one)
+                    found.append(_Candidate(one, True, shortened(why), "allocated" if why.startswith(IN_USE) else ""))
         return self._candidates[key]
 
     def _detail(self, one: PoolDevice) -> str:
         pods = [
             f"{claim.metadata.namespace}/{pod.name}"
-            for claim in self._users.get(one.id, ())
+            for claim in self.users.get(one.id, ())
             for pod in claim.status.reserved_for or ()
         ]
         return f"reserved for {listed(pods)}" if pods else ""
 
-    def _mismatch(self, request: RequestToAllocate, one: PoolDevice) -> str:
-        """Return the reason why the device does not match the request, free or not; empty if it matches."""
+    def _mismatch(self, request: RequestToAllocate, one: PoolDevice) -> _Mismatch | None:
+        """Return why the device does not match the request, free or not; None if it matches."""
         asks, features = request.asks, self._features
         if why := _why_unusable(one.pool):
-            return why
+            return _Mismatch(why)
         if one.device.binding_conditions and not features.dra_device_binding_conditions:
-            return "has binding conditions (DRADeviceBindingConditions is off)"
+            return _Mismatch("has binding conditions (DRADeviceBindingConditions is off)")
         device_class = self._snapshot.objects.device_classes.get(("", asks.device_class_name))
         if device_class is None:
-            return f"class {asks.device_class_name} does not exist"
-        for whose, selectors in (
-            (f"class {asks.device_class_name}", device_class.spec.selectors),
-            (f"request {request.full_name}", asks.selectors),
-        ):
+            return _Mismatch(f"class {asks.device_class_name} does not exist")
+        whose: tuple[tuple[Literal["class", "request"], str, Sequence[DeviceSelector] | None], ...] = (
+            ("class", asks.device_class_name, device_class.spec.selectors),
+            ("request", request.full_name, asks.selectors),
+        )
+        for of, name, selectors in whose:
             for number, selector in enumerate(selectors or ()):
-                why = self._not_selected(selector, one)
-                if why:
-                    return f"selector #{number} of {whose} {why}"
+                expression = "" if selector.cel is None else selector.cel.expression
+                if why := self._not_selected(expression, one):
+                    return _Mismatch(f"selector #{number} of {of} {name} {why}", (of, expression))
         try:
-            if one.slice.spec.per_device_node_selection and not is_for_node(one.device, self._snapshot.nodes[0]):
-                return "is for other nodes"
+            if one.slice.spec.per_device_node_selection and not is_for_node(one.device, self._node):
+                return _Mismatch("is for other nodes")
         except NodeSelectorError as error:
-            return f"has {error}"
+            return _Mismatch(f"has {error}")
         if features.dra_device_taints:
             for taint in one.device.taints or ():
                 if prevents_allocation(
                     [taint], asks.tolerations or (), whatever_effect=not features.device_pools_of_1_35
                 ):
-                    return f"taint {taint.key}={taint.value}:{taint.effect} is not tolerated"
-        return ""
+                    return _Mismatch(f"taint {taint.key}={taint.value}:{taint.effect} is not tolerated", "tainted")
+        return None
 
     def selector(self, expression: str) -> Selector:
         """Return the compiled selector, cached; the allocator shares the cache."""
@@ -193,8 +243,8 @@ class DeviceReasons:
             self._selectors[expression] = compiled
         return self._selectors[expression]
 
-    def _not_selected(self, selector: DeviceSelector, one: PoolDevice) -> str:
-        compiled = self.selector("" if selector.cel is None else selector.cel.expression)
+    def _not_selected(self, expression: str, one: PoolDevice) -> str:
+        compiled = self.selector(expression)
         if compiled.error:
             return f"does not compile: {compiled.error}"
         if compiled.unsupported:
@@ -212,7 +262,7 @@ class DeviceReasons:
         is_admin = isinstance(asks, ExactDeviceRequest) and bool(asks.admin_access)
         # Admin access does not allocate the device, so the device may be in use.
         if one.id in state.devices and not is_admin:
-            users = [f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in self._users.get(one.id, ())]
+            users = [f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in self.users.get(one.id, ())]
             return IN_USE + listed(users)
         if one.device.consumes_counters and not features.dra_partitionable_devices:
             return "consumes counters (DRAPartitionableDevices is off)"

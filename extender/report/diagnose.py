@@ -37,7 +37,9 @@ from extender.k8s.requests import incoming_requests
 from extender.k8s.workloads import is_mirror
 from extender.report.cycle_report import claim_hint, evicted_pods
 from extender.report.facts.node_facts import facts_of_nodes, summarize
+from extender.report.facts.pods import pod_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS
+from extender.report.facts.schema import PodStatusFact, UnboundClaimsFact
 from extender.report.pod_schema import (
     Diagnosis,
     NodeDiagnosis,
@@ -55,7 +57,7 @@ from extender.report.scheduler_report import changed_policies, limitations
 from extender.report.schema import NodeOutcome, NodeReport
 from extender.report.simulation_schema import AdmissionReport, ClusterSize
 from extender.report.tried_node import TriedNode
-from extender.report.wording import NOT_TRIED_SENTENCES, REJECTED_BY, in_brackets
+from extender.report.wording import NOT_TRIED_SENTENCES, REJECTED_BY, describe_fact, in_brackets
 from extender.utilities.text import join_counts, join_names, pluralize
 
 MAX_EXAMPLES = 10
@@ -153,6 +155,7 @@ def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
         why="",
         node=pod.spec.node_name or None,
         nominated_node=pod.status.nominated_node_name or None,
+        facts=pod_facts(snapshot, pod, profile),
         cluster=ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods)),
         version=scheduler.version,
         release=scheduler.release,
@@ -171,7 +174,10 @@ def _with_reason(snapshot: Snapshot, about: Diagnosis, pod: Pod, skipped: str, *
     elif is_finished(pod):
         state = "Finished"
     message = skipped.removeprefix(NOT_TRIED).removeprefix(NOT_OURS)
+    failed = [one for one in about.facts if isinstance(one, PodStatusFact)]
     why = NOT_TRIED_SENTENCES[state].format(pod=pod.key, message=message)
+    if state == "Finished" and failed:
+        why = f"{pod.key} has failed: {describe_fact(failed[0])}"
     hint = OTHER_PROFILES if state == "NotOurs" else claim_hint(snapshot, pod, skipped)
     found: Diagnosis = replace(about, state=state, message=message, why=why, hint=hint)
     return found
@@ -182,11 +188,11 @@ def _with_reason(snapshot: Snapshot, about: Diagnosis, pod: Pod, skipped: str, *
 
 def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None) -> Diagnosis:
     """Add all nodes, the counts of rejection reasons and the details of `node` to the diagnosis."""
-    nodes, feasible, profile = node_diagnoses(evaluation), len(evaluation.scores.rows), evaluation.context.profile
+    row, profile = evaluation.context.snapshot.node_row.get(node or ""), evaluation.context.profile
+    nodes, feasible = node_diagnoses(evaluation, row), len(evaluation.scores.rows)
     not_evaluated = [name for name, mask in evaluation.filters_not_evaluated.items() if mask.any()]
     # PostFilter plugins run only for a pod that fits on no node, extenders filter only nodes on which it fits.
     not_evaluated += evaluation.extenders("filter") if feasible else profile.not_evaluated_post_filters
-    row = evaluation.context.snapshot.node_row.get(node or "")
     judged: Diagnosis = replace(
         about,
         nodes=nodes,
@@ -198,8 +204,8 @@ def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None) -> D
     return judged
 
 
-def node_diagnoses(evaluation: Evaluation) -> list[NodeDiagnosis]:
-    """Return the diagnosis of every node, sorted by name."""
+def node_diagnoses(evaluation: Evaluation, first: int | None = None) -> list[NodeDiagnosis]:
+    """Return the diagnosis of every node, sorted by name; `first`: row of the node that limited work begins with."""
     # 1. Read the parts of the Evaluation.
     names, scores, tried = evaluation.context.snapshot.node_names, evaluation.scores, evaluation.policies
     totals = scores.total if scores.error is None else None  # a plugin failed: no totals
@@ -212,6 +218,8 @@ def node_diagnoses(evaluation: Evaluation) -> list[NodeDiagnosis]:
     why_not = dict(zip(others.tolist(), tried.statuses(others), strict=True))
     # 2. Turn each distinct status into its report once: a cluster has thousands of nodes, and few reasons.
     distinct = [_report_status(status) for status in statuses.distinct]
+    if first is not None and distinct[int(statuses.indices[first])].plugin:
+        facts(first, distinct[int(statuses.indices[first])].plugin)
     # 3. Put scores and victims together per row of the snapshot.
     scores_of: dict[int, NodeScores] = {}
     if totals is not None:
@@ -378,7 +386,7 @@ def _rejected_sentence(
     if cycle.post_filter is None:
         return f"{pod} is not scheduled: {cycle.message}"
     if len(nodes) == 1:
-        reasons, facts = prefilter or ", ".join(nodes[0].reasons), in_brackets(summarize(nodes), 1)
+        reasons, facts = prefilter or ", ".join(nodes[0].reasons), in_brackets(summarize(nodes), 1, prefilter)
         where = f"{pod} does not fit on {nodes[0].name}: {reasons}{facts}"
     else:
         # `5 with a taint that it does not tolerate (gpu:NoSchedule), 1 cordoned`: the most common reason first
@@ -388,7 +396,7 @@ def _rejected_sentence(
                 rejected.setdefault(phrase_of(one.code, one.plugin, tuple(one.reasons)), []).append(one)
         counts = sorted([(phrase, len(of)) for phrase, of in rejected.items()], key=lambda one: (-one[1], one[0]))
         most_common, size = counts[0]
-        cause = in_brackets(summarize(rejected[most_common]), size)
+        cause = in_brackets(summarize(rejected[most_common]), size, prefilter)
         counts[0] = most_common + cause, size
         phrases = f"{prefilter}{cause}" if prefilter else join_counts(counts, MAX_PHRASES)
         where = f"{pod} fits on none of {len(nodes)} nodes: {phrases}"
@@ -465,6 +473,8 @@ def _with_placement(found: Diagnosis, pod: Pod, *, has_profile: bool) -> Diagnos
         why = f"{where}, where it would no longer fit: {reasons}; kube-scheduler does not move running pods"
     else:
         why = f"{where}, {_rank(own, others, found.nodes)}"
+    # Of a pod with a node, this alone may keep it from starting.
+    why = "; ".join([why, *(describe_fact(one) for one in found.facts if isinstance(one, UnboundClaimsFact))])
     placed: Diagnosis = replace(found, state="Assigned", verdict="Fits", placement=placement, why=why)
     return placed
 

@@ -145,6 +145,8 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     """kube-scheduler's message: that of FailedScheduling, or why it does not try the pod; empty where the pod fits."""
     why: str
     """The verdict and its reason in one plain sentence."""
+    facts: list[AnyFact] = []
+    """What is particular about the pod: gates, nominations, its group, a pending resize, why it failed."""
     node: str | None = None
     """The node that the pod has, or the one that it would be bound to."""
     ties: list[str] = []

@@ -75,13 +75,9 @@ def _facts(found: Diagnosis) -> RenderableType:
     """Return a grid with the pod, kube-scheduler's message and version, the policies and the notes."""
     requested = [f"{format_amount(name, value)} {name}" for name, value in found.requests.items() if value]
     pod = f"{found.pod}, priority {found.priority}" + (f", requests {', '.join(requested)}" if requested else "")
-    nominated = f"{found.nominated_node} (status.nominatedNodeName)" if found.nominated_node else ""
     left_out = ", ".join(found.not_evaluated)
     size = f"{pluralize(found.cluster.nodes, 'node')}, {pluralize(found.cluster.pods, 'pod')}"
     rows = {
-        "pod": pod if found.state != "NotFound" else "",
-        "message": found.message,
-        "nominated": nominated,
         "scheduler": f"kube-scheduler {found.release}, {found.version_source}",
         "cluster": size if found.state != "NotFound" or found.cluster.nodes else "",  # otherwise not read
         "policies": "; ".join(found.policies),
@@ -91,7 +87,9 @@ def _facts(found: Diagnosis) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     admission = [] if found.admission is None else describe_admission(found.admission)
     further = [*(("admission", one) for one in admission), *(("note", note) for note in found.notes)]
-    for name, value in (*rows.items(), *further):
+    about = [("pod", pod if found.state != "NotFound" else ""), ("message", found.message)]
+    about += [("fact", describe_fact(one)) for one in found.facts]
+    for name, value in (*about, *rows.items(), *further):
         if value:
             grid.add_row(Text(name, style="dim"), text(value))
     return indented(grid)

@@ -6,11 +6,14 @@ Rule: nothing is decided here: a fact explains the verdict of an Evaluation.
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins import (
     PREFILTERS,
+    dynamic_resources,
+    in_tree_volume_limits,
     inter_pod_affinity,
     node_affinity,
     node_declared_features,
@@ -18,13 +21,18 @@ from extender.core.framework.plugins import (
     node_ports,
     node_resources,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
 )
 from extender.core.framework.status import Code
 from extender.k8s import quantity
 from extender.k8s.requests import PODS
 from extender.report.facts.affinity import pod_affinity_facts
+from extender.report.facts.devices import device_facts
 from extender.report.facts.nodes import (
     cordon_facts,
     declared_feature_facts,
@@ -36,6 +44,7 @@ from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS, resourc
 from extender.report.facts.schema import (
     MAX_PODS,
     AnyFact,
+    DeviceRequestFact,
     FactCount,
     FactsOf,
     MoreFact,
@@ -43,9 +52,14 @@ from extender.report.facts.schema import (
     ResizeFact,
     ResourceFact,
     SpreadFact,
+    StorageCapacityFact,
+    VolumeLimitFact,
+    VolumeMatchFact,
 )
 from extender.report.facts.spread import spread_facts
 from extender.report.facts.taints import taint_facts
+from extender.report.facts.volume_use import volume_limit_facts, volume_restriction_facts
+from extender.report.facts.volumes import volume_binding_facts, volume_zone_facts
 from extender.report.pod_schema import NodeDiagnosis
 
 FACTS: dict[str, Callable[[Evaluation], FactsOf]] = {
@@ -58,6 +72,14 @@ FACTS: dict[str, Callable[[Evaluation], FactsOf]] = {
     pod_topology_spread.NAME: spread_facts,
     inter_pod_affinity.NAME: pod_affinity_facts,
     node_declared_features.NAME: declared_feature_facts,
+    volume_restrictions.NAME: volume_restriction_facts,
+    in_tree_volume_limits.EBS_NAME: partial(volume_limit_facts, in_tree_volume_limits.EBS_NAME),
+    in_tree_volume_limits.GCE_PD_NAME: partial(volume_limit_facts, in_tree_volume_limits.GCE_PD_NAME),
+    node_volume_limits.NAME: partial(volume_limit_facts, node_volume_limits.NAME),
+    in_tree_volume_limits.AZURE_DISK_NAME: partial(volume_limit_facts, in_tree_volume_limits.AZURE_DISK_NAME),
+    volume_binding.NAME: volume_binding_facts,
+    volume_zone.NAME: volume_zone_facts,
+    dynamic_resources.NAME: device_facts,
 }
 """Plugin -> its facts about one pod; what depends on the pod alone is computed in this call."""
 
@@ -121,14 +143,19 @@ def summarize(nodes: Iterable[NodeDiagnosis], reason: str | None = None) -> list
     """
     nodes_of: dict[Hashable, int] = defaultdict(int)
     closest: dict[Hashable, tuple[int, str, AnyFact]] = {}
-    for node in nodes:
+    alike: dict[tuple[int, ...], tuple[NodeDiagnosis, int]] = {}
+    for node in nodes:  # many nodes have the same facts, as the same objects
+        key = tuple(map(id, node.facts))
+        first, size = alike.get(key, (node, 0))
+        alike[key] = first, size + 1
+    for node, size in alike.values():
         seen = set[Hashable]()
         for fact in node.facts if reason is None else facts_about(reason, node.facts):
             cause = (type(fact), *[getattr(fact, name) for name in fact.cause]) if fact.cause else fact
             if cause in seen:  # such as two pods that have a port
                 continue
             seen.add(cause)
-            nodes_of[cause] += 1
+            nodes_of[cause] += size
             missing = _MISSING[type(fact)](fact) if type(fact) in _MISSING else 0
             if cause not in closest or missing < closest[cause][0]:
                 closest[cause] = missing, node.name, fact
@@ -140,5 +167,9 @@ def summarize(nodes: Iterable[NodeDiagnosis], reason: str | None = None) -> list
 _MISSING: dict[type, Callable[[Any], int]] = {
     ResourceFact: lambda fact: -quantity.parse(fact.free),
     SpreadFact: lambda fact: fact.matching,
+    StorageCapacityFact: lambda fact: -quantity.parse(fact.largest),
+    VolumeLimitFact: lambda fact: fact.needs + fact.in_use - fact.limit,
+    VolumeMatchFact: lambda fact: len(fact.mismatches),
+    DeviceRequestFact: lambda fact: -fact.free,
 }
 """Kind of fact -> how far the node is from fitting. Of other kinds the first node stands for all."""

@@ -9,13 +9,8 @@ from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins.node_resources import ResourceConstraint
 from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.requests import (
-    incoming_requests,
-    is_resize_deferred,
-    is_resize_infeasible,
-    resize_requests,
-    running_usage,
-)
+from extender.k8s.requests import incoming_requests
+from extender.report.facts.pods import resize_facts
 from extender.report.facts.schema import AnyFact, FactsOf, ResizeFact, ResourceFact
 from extender.utilities.text import format_amount
 
@@ -97,20 +92,6 @@ def _resizing(snapshot: Snapshot) -> dict[int, list[ResizeFact]]:
     """Return node row -> its pods whose resize is deferred or infeasible, by resource."""
     found = defaultdict[int, list[ResizeFact]](list)
     for row, pod in snapshot.running_pods():
-        if not pod.status.conditions or not (is_resize_deferred(pod) or is_resize_infeasible(pod)):
-            continue
-        wanted, allocated = resize_requests(pod, snapshot.features)
-        counted = running_usage(pod, snapshot.features).requests
-        found[int(snapshot.pod_node[row])] += [
-            ResizeFact(
-                resource=name,
-                pod=pod.key,
-                state="Deferred" if is_resize_deferred(pod) else "Infeasible",
-                allocated=format_amount(name, allocated.get(name, 0), is_exact=True),
-                wanted=format_amount(name, amount, is_exact=True),
-                counted=format_amount(name, counted.get(name, 0), is_exact=True),
-            )
-            for name, amount in wanted.items()
-            if amount != allocated.get(name, 0)
-        ]
+        if resizes := list(resize_facts(pod, snapshot.features)):
+            found[int(snapshot.pod_node[row])] += resizes
     return found

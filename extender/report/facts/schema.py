@@ -214,9 +214,225 @@ class SpreadFact(FactStruct, frozen=True, kw_only=True):
     """Number of domains."""
 
 
+ClaimProblem = Literal[
+    "NotFound", "NotCreated", "BeingDeleted", "NotOwner", "VolumeNotFound", "NotBound", "NoClass", "ClassNotFound"
+]
+"""NotCreated: not made of the pod's ephemeral volume yet; NotOwner: made for something else; NotBound: its class binds
+at once (volumeBindingMode Immediate), and has not."""
+
+
+class ClaimFact(FactStruct, frozen=True, kw_only=True):
+    """A volume claim that the pod cannot use on any node (VolumeBinding, VolumeZone, VolumeRestrictions, limits)."""
+
+    claim: str
+    """`namespace/name`, as everywhere."""
+    problem: ClaimProblem
+    storage_class: str = ""
+    volume: str = ""
+
+
+class NodeLabel(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The value that the node has for a label; null: it does not have the label."""
+
+    key: str
+    value: str | None
+
+
+class VolumeTopologyFact(FactStruct, frozen=True, kw_only=True):
+    """Where a volume is, or where its class makes volumes; the node is elsewhere (VolumeBinding, VolumeZone)."""
+
+    cause = ("claim", "volume", "storage_class", "terms")
+
+    claim: str
+    volume: str = ""
+    """Empty if `storage_class` would have to make it."""
+    storage_class: str = ""
+    driver: str = ""
+    terms: tuple[str, ...]
+    """The first terms of its node affinity, zone label or allowedTopologies: the node has to meet one of them."""
+    more_terms: int = 0
+    labels: tuple[NodeLabel, ...] = ()
+    """What the node has for the labels of these terms."""
+
+
+class SelectedNodeFact(FactStruct, frozen=True, kw_only=True):
+    """A claim whose volume is made for another node: annotation volume.kubernetes.io/selected-node (VolumeBinding)."""
+
+    claim: str
+    node: str
+    node_exists: bool
+
+
+_OwnMismatch = Literal["Phase", "AccessModes", "Selector", "VolumeMode", "AttributesClass", "Deleted", "Size"]
+VolumeMismatch = _OwnMismatch | Literal["Class", "NodeAffinity", "Taken"]
+"""Taken: another claim of the pod gets the volume."""
+
+
+class VolumeMatchFact(FactStruct, frozen=True, kw_only=True):
+    """A claim that no existing volume matches on the node, and whose class makes none (VolumeBinding)."""
+
+    cause = ("claim", "storage_class")
+
+    claim: str
+    storage_class: str
+    requested: str
+    access_modes: tuple[str, ...] = ()
+    available: int
+    """Number of volumes of the class that are not bound, wherever they are."""
+    nearest: str = ""
+    """The volume with the fewest mismatches, with its capacity and its class."""
+    nearest_capacity: str = ""
+    nearest_class: str = ""
+    mismatches: tuple[VolumeMismatch, ...] = ()
+
+
+class StorageCapacityFact(FactStruct, frozen=True, kw_only=True):
+    """A volume larger than the CSIStorageCapacity that its driver publishes for the node (VolumeBinding)."""
+
+    cause = ("claim", "storage_class")
+
+    claim: str
+    storage_class: str
+    driver: str
+    requested: str
+    largest: str | None = None
+    """Null: none is published."""
+
+
+class VolumeLimitFact(FactStruct, frozen=True, kw_only=True):
+    """A driver that cannot attach more volumes to the node (NodeVolumeLimits, EBSLimits …)."""
+
+    cause = ("driver",)
+
+    driver: str
+    needs: int
+    """Volumes of the pod that are not attached yet."""
+    limit: int
+    in_use: int
+    exceeds_empty_node: bool = False
+    """The pod has more volumes than the limit: no eviction helps."""
+
+
+class MissingOnNodeFact(FactStruct, frozen=True, kw_only=True):
+    """A CSI driver, or an extended resource that no DeviceClass backs, which the node does not have."""
+
+    driver: str = ""
+    resource: str = ""
+
+
+class InUseFact(FactStruct, frozen=True, kw_only=True):
+    """A ReadWriteOncePod claim or a disk that pods use (VolumeRestrictions), or devices that claims have."""
+
+    cause = ("claim", "disk")
+
+    claim: str = ""
+    disk: str = ""
+    """Type and identity, such as `aws vol-1`."""
+    users: tuple[str, ...]
+    """The first pods, or the first claims that have devices of the node (neither `claim` nor `disk`)."""
+    total: int
+
+
+class ResourceClaimFact(FactStruct, frozen=True, kw_only=True):
+    """A ResourceClaim that cannot be used or allocated, or is allocated elsewhere (DynamicResources)."""
+
+    claim: str
+    """`namespace/name`; of one that is not created yet, the name in the pod's spec.resourceClaims."""
+    problem: str = ""
+    """In kube-scheduler's words; empty for a claim that is allocated."""
+    devices: tuple[str, ...] = ()
+    """The first devices that it has, as `driver/pool/device`."""
+    terms: tuple[str, ...] = ()
+    """The nodes that can reach them; empty: none, because preparing the devices failed or took too long."""
+    pods: tuple[str, ...] = ()
+    """The first pods that it is reserved for."""
+
+
+class FailedSelector(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A CEL expression, and the number of devices that it rejects of those that the ones before it select."""
+
+    of: Literal["class", "request"]
+    expression: str
+    failed: int
+
+
+class DeviceRequestFact(FactStruct, frozen=True, kw_only=True):
+    """A request of a ResourceClaim, and the devices of the node (DynamicResources)."""
+
+    cause = ("claim", "request")
+
+    claim: str
+    request: str
+    """Name of the request; of an alternative, `request/alternative`."""
+    device_class: str
+    count: int | None = None
+    """Null: all that match."""
+    devices: int | None = None
+    """Number of devices of the node; null: not looked at, because that would take too long."""
+    matching: int = 0
+    """Devices that suit the request, free or not."""
+    free: int = 0
+    """If these suffice, they do not for all requests and constraints together."""
+    allocated: int = 0
+    tainted: int = 0
+    selectors: tuple[FailedSelector, ...] = ()
+
+
+class PodGroupFact(FactStruct, frozen=True, kw_only=True):
+    """The PodGroup that the pod names, and how many of its pods there are."""
+
+    group: str
+    exists: bool | None = None
+    """Null: PodGroups were not read."""
+    min_count: int | None = None
+    pods: int
+    assigned: int
+
+
+class NominationFact(FactStruct, frozen=True, kw_only=True):
+    """A nomination: of the pod itself, or of another one of at least its priority, whose room is kept free."""
+
+    pod: str
+    node: str
+    priority: int
+    node_exists: bool
+
+
+class UnboundClaimsFact(FactStruct, frozen=True, kw_only=True):
+    """Claims that stay unbound: kube-scheduler binds them before it assigns a pod, but did not assign this one."""
+
+    node: str
+    claims: tuple[str, ...]
+    total: int
+
+
+class PodStatusFact(FactStruct, frozen=True, kw_only=True):
+    """status.reason of a failed pod, such as OutOfpods, OutOfcpu, Evicted or NodeAffinity."""
+
+    reason: str
+    message: str = ""
+
+
+class SchedulingGatesFact(FactStruct, frozen=True, kw_only=True):
+    """The gates that keep the pod out of the queue: the first names."""
+
+    gates: tuple[str, ...]
+    total: int
+
+
+class UnreadableFact(FactStruct, frozen=True, kw_only=True):
+    """Kinds that may not be listed, and the plugin that is not evaluated for that reason."""
+
+    plugin: str
+    kinds: tuple[str, ...]
+
+
 NodeFact = TaintFact | UnschedulableFact | NodeNameFact | DeclaredFeatureFact | NodeRequirementFact
 RoomFact = PortFact | ResourceFact | ResizeFact | NominatedFact
-AnyFact = MoreFact | NodeFact | RoomFact | PodAffinityFact | SpreadFact
+VolumeFact = ClaimFact | VolumeTopologyFact | SelectedNodeFact | VolumeMatchFact | StorageCapacityFact | VolumeLimitFact
+DeviceFact = ResourceClaimFact | DeviceRequestFact | MissingOnNodeFact | InUseFact
+PodFact = PodGroupFact | NominationFact | UnboundClaimsFact | PodStatusFact | SchedulingGatesFact | UnreadableFact
+AnyFact = MoreFact | NodeFact | RoomFact | PodAffinityFact | SpreadFact | VolumeFact | DeviceFact | PodFact
 
 FactsOf = Callable[[int], Sequence[AnyFact]]
 """Node row -> the facts of one plugin about that node."""
