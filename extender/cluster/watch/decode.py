@@ -249,7 +249,7 @@ class Decoder:
 
 
 def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] = frozenset()) -> Object:
-    """Return the object without unread annotations and claim templates, which may hold confidential data."""
+    """Return the object without unread annotations, claim templates and messages, which may hold confidential data."""
     if one.metadata.annotations:
         kept = KEPT_ANNOTATIONS.get(kind, frozenset())
         found = one.metadata.annotations.items()
@@ -259,6 +259,8 @@ def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] =
     if any(volume.ephemeral for volume in volumes):
         volumes = [volume if volume.ephemeral is None else replace(volume, ephemeral={}) for volume in volumes]
         one = replace(one, spec=replace(one.spec, volumes=volumes))  # only the existence of a claim template matters
+    if isinstance(one, Pod) and one.status.message:
+        one = replace(one, status=replace(one.status, message=""))  # only `why` shows it, of a cluster that it reads
     stripped: Object = one
     return stripped
 
