@@ -318,7 +318,7 @@ class KubeScheduler:
     features: Features = DEFAULT_FEATURES
     minor: int = DEFAULT_MINOR
     """Minor version: 36 for 1.36."""
-    version_source: str = "default"
+    version_source: str = "assumed: its version is not known"
     """Source of `minor` and `patch`, in the words of `/readyz?verbose`."""
     patch: int | None = None
     """Patch version: 2 for 1.36.2; None: the newest of the minor version."""
@@ -340,6 +340,11 @@ class KubeScheduler:
         """Return a copy without what only reports read, such as the addresses of other extenders."""
         profiles = tuple(replace(one, other_extenders=()) for one in self.profiles)
         return replace(self, profiles=profiles, has_second_document=False)
+
+    @property
+    def is_version_assumed(self) -> bool:
+        """Return whether the version was neither set nor found."""
+        return self.version_source.startswith("assumed")
 
     @property
     def version(self) -> str:

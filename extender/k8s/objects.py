@@ -122,10 +122,16 @@ class ContainerImage(Value, frozen=True):
     size_bytes: Int64 = 0
 
 
+class NodeSystemInfo(Value, frozen=True):
+    kubelet_version: str = ""
+
+
 class NodeStatus(Value, frozen=True):
     allocatable: ResourceList | None = None
     images: list[ContainerImage] | None = None
     declared_features: list[str] | None = None
+    node_info: NodeSystemInfo | None = None
+    """Not read for decisions: reports compare the kubelets' versions with kube-scheduler's."""
 
 
 class Node(Object, frozen=True):

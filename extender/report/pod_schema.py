@@ -10,7 +10,7 @@ import msgspec
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.scheduling_cycle.result import ReservedClaim
 from extender.report.facts.schema import AnyFact, FactCount
-from extender.report.schema import Chance, NodeReport
+from extender.report.schema import Chance, NodeReport, SourceReport
 from extender.report.simulation_schema import AdmissionReport, ClusterSize, EvictedPod
 
 PodState = Literal["Pending", "Gated", "NotOurs", "Assigned", "Terminating", "Finished", "NotFound"]
@@ -161,7 +161,7 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     release: str
     """The version with its patch, such as 1.36.2; without one if only the minor is known."""
     version_source: str
-    """Where the version was found; `default` if nothing says which one."""
+    """Where the version was found or set, or that it is not known."""
     feature_gates: dict[str, bool]
     """Feature gates that differ from the version's defaults."""
     policies: list[str] = []
@@ -188,3 +188,5 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     """Null without a live cluster: a file has no Events."""
     admission: AdmissionReport | None = None
     """Null for a pod of the cluster."""
+    source: SourceReport | None = None
+    """Null for a cluster that was given as objects."""

@@ -3,17 +3,24 @@
 Decisions, `why`, `simulate`, `/status` and recordings show these facts.
 """
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
+from msgspec.structs import replace
+
 from extender.core.profile import UPSTREAM, KubeScheduler, Profile
+from extender.k8s.objects import Node
 from extender.k8s.time import SECOND
 from extender.k8s.version.faults import known_faults
-from extender.k8s.version.versions import Version
-from extender.report.schema import SchedulerReport
-from extender.utilities.text import join_names
+from extender.k8s.version.found import FoundVersion
+from extender.k8s.version.versions import Version, parse_version
+from extender.report.schema import SchedulerReport, SourceReport
+from extender.report.wording import KUBELET_VERSIONS, VERSION_FOUND
+from extender.utilities.text import join_names, pluralize
 
 MAX_RESOURCES = 6
 """Maximum number of an extender's managed resources that a note names."""
@@ -31,6 +38,26 @@ def report_scheduler(scheduler: KubeScheduler, profile: Profile | None) -> Sched
         profile=None if profile is None else profile.scheduler_name,
         not_evaluated_plugins=[] if profile is None else list(profile.not_evaluated_plugins),
     )
+
+
+def with_version_hint(
+    source: SourceReport, scheduler: KubeScheduler, nodes: Iterable[Node], found: FoundVersion | None
+) -> SourceReport:
+    """Add a sentence if the kubelets, or the version found in the cluster, suggest another minor than `scheduler`'s."""
+    kubelets: Counter[int] = Counter()
+    for node in nodes:
+        with contextlib.suppress(ValueError):  # a vendor's own numbering
+            if node.status.node_info is not None:
+                kubelets[parse_version(node.status.node_info.kubelet_version).minor] += 1
+    hint, newest = "", max(kubelets, default=scheduler.minor)
+    if found is not None and found.minor != scheduler.minor:
+        hint = VERSION_FOUND.format(found=found.version, source=found.source, assumed=scheduler.version)
+    # A kubelet may be older than kube-scheduler, but not newer.
+    elif newest > scheduler.minor or (newest != scheduler.minor and scheduler.is_version_assumed):
+        counts = ", ".join(f"1.{minor} on {pluralize(count, 'node')}" for minor, count in sorted(kubelets.items()))
+        hint = KUBELET_VERSIONS.format(kubelets=counts, newest=f"1.{newest}", assumed=scheduler.version)
+    hinted: SourceReport = replace(source, version_hint=hint)
+    return hinted
 
 
 def changed_policies(profile: Profile) -> list[str]:

@@ -261,6 +261,30 @@ class SchedulerReport(ReportStruct, frozen=True, kw_only=True):
     """Plugins of the profile that only kube-scheduler evaluates, for every pod."""
 
 
+class SourceFile(ReportStruct, frozen=True, kw_only=True):
+    """A file or folder that a cluster was read from."""
+
+    path: str
+    modified: str = ""
+    """When it, or the newest file in the folder, was written, UTC; empty for standard input."""
+
+
+class SourceReport(ReportStruct, frozen=True, kw_only=True):
+    """Where the cluster of an answer comes from."""
+
+    kind: Literal["live", "file", "example", "service"]
+    """live: an API server; file: files, folders or standard input; service: a running extender."""
+    context: str = ""
+    """live: context of the kubeconfig; empty in a pod."""
+    server: str = ""
+    """live, service: URL of the API server or of the extender."""
+    namespace: str = ""
+    """Namespace of objects that are named without one."""
+    files: list[SourceFile] = []
+    version_hint: str = ""
+    """A sentence if the cluster suggests another minor version of kube-scheduler than the one that judged."""
+
+
 class DecisionSummary(ReportStruct, frozen=True, kw_only=True):
     """One line in the list of decisions."""
 

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from extender.core.scheduling_cycle.result import CycleOutcome, CyclePostFilter, CycleScore, ReservedClaim
-from extender.report.schema import ResourceAmounts
+from extender.report.schema import ResourceAmounts, SourceReport
 
 NodeState = Literal["added", "removed", "drained", "draining", "cordoned"]
 """draining: evictions of the node's pods stay blocked."""
@@ -263,7 +263,7 @@ class Simulation(SimulationStruct, frozen=True):
     release: str
     """The version with its patch, such as 1.36.2; without one if only the minor is known."""
     version_source: str
-    """Where the version was found; `default` if nothing says which one."""
+    """Where the version was found or set, or that it is not known."""
     feature_gates: dict[str, bool]
     """Feature gates that differ from the version's defaults."""
     notes: list[str]
@@ -281,6 +281,8 @@ class Simulation(SimulationStruct, frozen=True):
     """Null unless the request changes nodes, has workloads, or asks for `untilFull` or `gang`."""
     admission: AdmissionReport | None = None
     """Null if no manifest was admitted."""
+    source: SourceReport | None = None
+    """Null for a cluster that was given as objects."""
 
     @property
     def attempts(self) -> list[CycleReport]:

@@ -16,7 +16,7 @@ from extender.report.audit.schema import AuditEnd
 from extender.report.facts import schema as facts
 from extender.report.facts.schema import AnyFact, FactCount
 from extender.report.pod_schema import PodState, Verdict
-from extender.report.schema import NodeOutcome
+from extender.report.schema import NodeOutcome, SourceReport
 from extender.report.simulation_schema import AdmissionReport, EvictionCause
 from extender.utilities.text import join_names, more, pluralize, rounded_amount, shortened
 
@@ -525,6 +525,36 @@ VERDICT_STYLES: dict[Verdict, str] = {
     "Unknown": "bold",
 }
 """Verdict -> style of its sentence on a terminal."""
+
+# --- the source of an answer ------------------------------------------------------------------------------------------
+
+SOURCES: dict[str, str] = {
+    "live": "context {context} ({server})",
+    "file": "{files}",
+    "example": "the example cluster that ships with the package",
+    "service": "the extender at {server}",
+}
+"""Kind of a source -> words."""
+
+IN_CLUSTER = "the cluster of this pod ({server})"
+"""A live cluster without a kubeconfig."""
+
+VERSION_FOUND = "{assumed} is set, but the cluster suggests kube-scheduler {found}: {source}"
+"""Hint about the version that the cluster names."""
+
+KUBELET_VERSIONS = (
+    "kubelets are {kubelets}, so kube-scheduler may be {newest} rather than {assumed}: set it with --scheduler-version "
+    "or scheduler.version"
+)
+"""Hint about the version that kubelets suggest."""
+
+
+def describe_source(source: SourceReport) -> str:
+    """Return where the cluster of an answer comes from, such as `context prod (https://api.example:6443)`."""
+    files = ", ".join(f"{one.path}, written {one.modified}" if one.modified else one.path for one in source.files)
+    words = IN_CLUSTER if source.kind == "live" and not source.context else SOURCES[source.kind]
+    return words.format(context=source.context, server=source.server, files=files)
+
 
 # --- simulations ----------------------------------------------------------------------------------------------------
 

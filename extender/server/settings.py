@@ -16,8 +16,8 @@ from typing import Literal
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.config.scheduler.load import ASSUMED, SchedulerSource, read_scheduler
-from extender.core.profile import UNCONFIGURED, KubeScheduler
+from extender.config.scheduler.load import SchedulerSource, read_scheduler
+from extender.core.profile import KubeScheduler
 from extender.k8s.version.found import FoundVersion
 from extender.k8s.version.gates import gate_notes, gate_warnings
 from extender.utilities.daemon_thread import ReloadThread
@@ -57,11 +57,6 @@ class Settings:
     """`mode: Observe`: decisions are made, logged and counted, but answers change nothing for kube-scheduler."""
     kill_switch: Literal["Veto", "PassThrough"] | None = None
     """The answer to `/preempt` while the kill switch is on; None if it is off."""
-
-    @property
-    def has_default_version(self) -> bool:
-        """Return whether the version of kube-scheduler was neither set nor found."""
-        return self.scheduler.version_source in (UNCONFIGURED.version_source, ASSUMED)
 
     @property
     def needs_cluster(self) -> bool:
@@ -173,7 +168,7 @@ class LiveSettings:
     @property
     def problem(self) -> str | None:
         """Return the reason why nothing can be decided (no settings were valid for the found version), or None."""
-        return self.failure.undecidable if self.active.has_default_version else None
+        return self.failure.undecidable if self.active.scheduler.is_version_assumed else None
 
     @property
     def restart_required(self) -> list[str]:
@@ -238,7 +233,7 @@ class LiveSettings:
         loaded, found = self._loaded, self._loaded.found
         try:
             settings = loaded.settings()
-            undecidable = None if settings.has_default_version else self.failure.undecidable
+            undecidable = None if settings.scheduler.is_version_assumed else self.failure.undecidable
             self.failure = replace(self.failure, refused=None, undecidable=undecidable)
         except Exception as error:
             version = (

@@ -247,5 +247,5 @@ async def test_what_is_not_evaluated_is_logged_once_at_the_start(caplog):
     assert said == ["profile default-scheduler: not evaluated, left to kube-scheduler: Labels"]
     assert 'extender_not_evaluated_total{plugin="Labels"} 3.0' in metrics
     messages = [one.getMessage() for one in caplog.records]
-    assert "kube-scheduler 1.37 (default); profiles: default-scheduler" in messages
+    assert "kube-scheduler 1.37 (assumed: its version is not known); profiles: default-scheduler" in messages
     assert "feature gate SchedulerPopFromBackoffQ changes no verdict" in messages

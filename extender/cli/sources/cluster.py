@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the API client loads slowly: imported only to read a live c
     from extender.config import Configuration
     from extender.k8s.kinds import ClusterObjects, ObjectTables
     from extender.k8s.version.found import FoundVersion
+    from extender.report.schema import SourceReport
     from extender.server.observability.cache_status import ClusterSource
 
 
@@ -29,6 +30,32 @@ def connect_api_server(settings: "Configuration") -> "ApiServer | None":
 def namespace_of(api: "ApiServer | None") -> str:
     """Return the namespace of manifests that name none: as with kubectl, the context's, or else `default`."""
     return "default" if api is None else api.namespace
+
+
+def source_of(settings: "Configuration", api: "ApiServer | None", *, example: bool = False) -> "SourceReport":
+    """Return where the cluster of a command comes from."""
+    from extender.cli.sources.manifest_file import STANDARD_INPUT
+    from extender.report.schema import SourceFile, SourceReport
+
+    if api is not None:
+        return SourceReport(kind="live", context=api.context, server=api.host, namespace=api.namespace)
+    if example or settings.cluster.path is None:
+        return SourceReport(kind="example", namespace="default")
+    files = [
+        SourceFile(path=STANDARD_INPUT if path == "-" else path, modified=_modified(path))
+        for path in settings.cluster.paths
+    ]
+    return SourceReport(kind="file", namespace="default", files=files)
+
+
+def _modified(path: str) -> str:
+    """Return when a file, or the newest file of a folder, was written; empty for standard input and a FIFO."""
+    from extender.cluster.files.reading import find_files
+    from extender.k8s.time import format_time
+
+    if not (Path(path).is_file() or Path(path).is_dir()):
+        return ""
+    return format_time(max(file.stat().st_mtime_ns for file in find_files([Path(path)]).paths.values()))
 
 
 def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "ClusterSource":

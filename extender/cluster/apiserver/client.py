@@ -97,6 +97,11 @@ class ApiServer:
         """Namespace of the kubeconfig's context, or of the pod."""
         return self._session.credentials.namespace
 
+    @property
+    def context(self) -> str:
+        """The kubeconfig's context; empty in a pod."""
+        return self._session.credentials.context
+
     def get(
         self,
         path: str,

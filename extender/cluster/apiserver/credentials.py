@@ -57,6 +57,7 @@ class Credentials:
     files: tuple[Path, ...] = ()  # The kubeconfig files
     signature: Signature = ()  # Signature of `files` before they were read
     namespace: str = "default"  # Namespace of the kubeconfig's context, or of the pod
+    context: str = ""  # The kubeconfig's context; empty in a pod
 
     @property
     def connection(self) -> tuple[object, ...]:
@@ -181,7 +182,9 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
     _configure_proxy(configuration, cluster)
     authorization = configuration.api_key.get("BearerToken")
     namespace = chosen.text("namespace") or "default"
-    return Credentials(configuration, place, authorization, token_file, lifetime, tuple(files), before, namespace)
+    return Credentials(
+        configuration, place, authorization, token_file, lifetime, tuple(files), before, namespace, context
+    )
 
 
 def _merge(files: list[Path]) -> tuple[Any, str]:

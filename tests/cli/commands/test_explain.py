@@ -404,7 +404,7 @@ def test_decisions_of_a_recording_are_made_by_another_version_and_configuration(
     assert "  scheduler  1.33 (configured), profile default-scheduler" in shown.splitlines()
     assert f"explain --recording {recording} --scheduler-version 1.33 " in shown
     shown = explain_stdout("--recording", recording, "--scheduler-config", str(path), "urgent")
-    assert "  scheduler  1.37 (default), profile default-scheduler" in shown.splitlines()
+    assert "  scheduler  1.37 (assumed: its version is not known), profile default-scheduler" in shown.splitlines()
 
 
 def test_a_service_has_decided_already_by_its_own_version(monkeypatch, capsys, url):
@@ -449,7 +449,7 @@ def test_a_preemption_is_told_from_the_sentence_to_what_to_ask_next():
         "  pod        default/incoming, priority 1000, requests 1 cpu",
         "  when       2026-01-01 00:00:30 UTC, decided in 1.0 ms",
         "  cache      version=1",
-        "  scheduler  1.37 (default), profile default-scheduler",
+        "  scheduler  1.37 (assumed: its version is not known), profile default-scheduler",
         "  policies   ranking: HighestPriority, VictimCount",
         "  mode       answered",
         "",
@@ -628,7 +628,7 @@ def test_why_not_that_node_is_told_with_its_pods():
         "  pod        default/incoming, priority 1000, requests 1 cpu",
         "  when       2026-01-01 00:00:30 UTC, decided in 1.0 ms",
         "  cache      version=1",
-        "  scheduler  1.37 (default), profile default-scheduler",
+        "  scheduler  1.37 (assumed: its version is not known), profile default-scheduler",
         "  policies   ranking: HighestPriority",
         "  mode       answered",
         "",

@@ -23,7 +23,7 @@ from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, k
 from tests.device_builders import undecided_claim, using_claims
 from tests.fakes.api_server import FakeAPI
 
-POLICIES = "(policies: configured; kube-scheduler 1.37, default)"
+POLICIES = "(policies: configured; kube-scheduler 1.37, assumed: its version is not known)"
 
 WORLD = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
 

@@ -65,7 +65,7 @@ def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
             "message 0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on "
             "node n1, preempting 1 victims"
         ),
-        "scheduler kube-scheduler 1.37, default",
+        "scheduler kube-scheduler 1.37, assumed: its version is not known",
         "cluster 2 nodes, 3 pods",
         "reasons, of 2 nodes",
         "NODES PLUGIN REASON PREEMPTION EXAMPLES",
