@@ -168,7 +168,8 @@ class LiveSettings:
     @property
     def problem(self) -> str | None:
         """Return the reason why nothing can be decided (no settings were valid for the found version), or None."""
-        return self.failure.undecidable if self.active.scheduler.is_version_assumed else None
+        found = self.failure.undecidable
+        return found if found is not None and self.active.scheduler.is_version_assumed else None
 
     @property
     def restart_required(self) -> list[str]:

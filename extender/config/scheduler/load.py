@@ -31,7 +31,7 @@ from extender.config.scheduler.schema import (
     KubeSchedulerConfiguration,
     ProfileSection,
 )
-from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
+from extender.core.profile import DEFAULT_SCHEDULER_NAME, UNCONFIGURED, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
 from extender.k8s.version.features import Features
 from extender.k8s.version.found import FoundVersion
@@ -246,7 +246,7 @@ def _release(
     """
     if not isinstance(version, str | None):
         raise ConfigError(f'version must be text such as "1.33", not {version!r}')
-    found = found or FoundVersion(DEFAULT_MINOR, "default")
+    found = found or FoundVersion(DEFAULT_MINOR, UNCONFIGURED.version_source)
     # Each flag is tried by itself, so that `key` names the flag at fault.
     key = "version"
     try:
