@@ -5,6 +5,7 @@
     extender.evaluate(cluster, pod, version="1.33", scheduler_config="scheduler-config.yaml").to_dict()
     extender.simulate(cluster, [pod]).summary
     extender.why(cluster, "shop/cart-9").why
+    extender.why(cluster).causes
 
     for result in extender.replay("recording"):
         assert not result.differences
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         Evaluation,
         EvictionHistory,
         KubeScheduler,
+        PendingReport,
         Pod,
         Simulation,
         Snapshot,
@@ -40,6 +42,7 @@ __all__ = [
     "Evaluation",
     "EvictionHistory",
     "KubeScheduler",
+    "PendingReport",
     "Pod",
     "Simulation",
     "Snapshot",

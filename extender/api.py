@@ -5,7 +5,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
+
+from msgspec.structs import replace as replace_fields
 
 from extender.admission.admit import Admit, admission_of
 from extender.cluster.files.manifests import FileAdmission, RawManifest, load_cluster, read_cluster
@@ -16,9 +18,10 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ConfigError, RequestError, UnknownScheduler
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
-from extender.report.diagnose import diagnose, not_found, with_admission
-from extender.report.pod_schema import Diagnosis
-from extender.report.simulation_schema import AdmissionReport, Simulation
+from extender.report.diagnose import diagnose, not_found
+from extender.report.lists.pending import pending_report
+from extender.report.pod_schema import Diagnosis, PendingReport
+from extender.report.simulation_schema import AdmissionReport, ClusterSize, Simulation
 from extender.whatif.arrivals import Arrivals, has_own_claims
 from extender.whatif.body import manifests
 from extender.whatif.scenario import AddedNodes, Scenario
@@ -33,6 +36,7 @@ __all__ = [
     "Evaluation",
     "EvictionHistory",
     "KubeScheduler",
+    "PendingReport",
     "Pod",
     "Simulation",
     "Snapshot",
@@ -180,6 +184,22 @@ def simulate(
     return _simulate(Snapshot.build(objects, ours.features), ours, scenario, history=now)
 
 
+@overload
+def why(
+    cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
+    pod: None = None,
+    *,
+    namespace: str | None = None,
+    admission: FileAdmission = "local",
+    version: str | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
+    scheduler_config: SchedulerConfig | None = None,
+    scheduler: KubeScheduler | None = None,
+    history: EvictionHistory | None = None,
+) -> PendingReport: ...
+
+
+@overload
 def why(
     cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
     pod: str | Pod | Mapping[str, Any],
@@ -192,24 +212,44 @@ def why(
     scheduler_config: SchedulerConfig | None = None,
     scheduler: KubeScheduler | None = None,
     history: EvictionHistory | None = None,
-) -> Diagnosis:
-    """Explain why a pod is pending, or why it runs on its node.
+) -> Diagnosis: ...
 
-    `pod`: `namespace/name` of a pod in the cluster, or a pod that does not exist yet. `node`: node to show in full.
-    The other arguments are those of `evaluate`; a pod whose schedulerName has no profile is Unknown. `cluster`
-    itself does not change. Raises RequestError for a pod that cannot be admitted, and for a nonexistent node.
+
+def why(
+    cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
+    pod: str | Pod | Mapping[str, Any] | None = None,
+    *,
+    namespace: str | None = None,
+    node: str | None = None,
+    claims: Iterable[Mapping[str, Any]] = (),
+    admission: FileAdmission = "local",
+    version: str | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
+    scheduler_config: SchedulerConfig | None = None,
+    scheduler: KubeScheduler | None = None,
+    history: EvictionHistory | None = None,
+) -> Diagnosis | PendingReport:
+    """Explain why a pod is pending, or why it runs on its node; without a pod, list all pending pods.
+
+    `pod`: `namespace/name` of a pod in the cluster, or a pod that does not exist yet. `node`: node to show in full;
+    `namespace`: of the pending pods to list, by default all. The other arguments are those of `evaluate`; a pod whose
+    schedulerName has no profile is Unknown. `cluster` itself does not change. Raises RequestError for a pod that cannot
+    be admitted, and for a nonexistent node.
     """
-    ours, now = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates), time.time_ns()
+    ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
+    history = history or EvictionHistory(time.time_ns())
+    if pod is None:
+        return pending_report(_snapshot(cluster, ours, admission), ours, history, namespace)
     if isinstance(pod, str):
-        snapshot, (namespace, _, name) = _snapshot(cluster, ours, admission), pod.rpartition("/")
-        key = (namespace or "default", name)
+        snapshot, (before, _, name) = _snapshot(cluster, ours, admission), pod.rpartition("/")
+        key = (before or "default", name)
         found = snapshot.objects.pods.get(key)
-        if found is None:
-            return not_found(snapshot, *key, ours)
-        return diagnose(snapshot, found, ours, history or EvictionHistory(now), node)
+        return not_found(snapshot, *key, ours) if found is None else diagnose(snapshot, found, ours, history, node)
     snapshot = _own_snapshot(cluster, ours, admission)
+    size = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
     found, report = _admitted(snapshot, pod, claims, admission, ours)
-    return with_admission(diagnose(snapshot, found, ours, history or EvictionHistory(now), node), report)
+    known: Diagnosis = replace_fields(diagnose(snapshot, found, ours, history, node), admission=report, cluster=size)
+    return known
 
 
 def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[ReplayResult]":

@@ -16,6 +16,7 @@ from benchmarks.targets import (
     following,
     memory,
     nodes,
+    pending,
     simulation,
     start,
     sync,
@@ -36,6 +37,7 @@ PARTS: dict[str, Callable[[World], Iterator[Row]]] = {
     "nodes": nodes.rows,
     "sync": sync.rows,
     "why": why.rows,
+    "pending": pending.rows,
     "memory": memory.rows,
     "start": start.rows,
 }

@@ -50,13 +50,18 @@ app.command(cls=PlainTextCommand)(openapi)
 
 def kubectl_why() -> NoReturn:
     """Run `extender why` as a kubectl plugin: `kubectl extender-why`."""
-    main(["why", *sys.argv[1:]], "kubectl extender-why")
+    # An application of one command, so that the usage has no further name.
+    plugin = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode=None)
+    plugin.command(cls=PlainTextCommand)(why)
+    main(name="kubectl extender-why", command_line=plugin)
 
 
-def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoReturn:
-    """Run the command line; console entry point."""
+def main(
+    arguments: Sequence[str] | None = None, name: str | None = None, command_line: typer.Typer | None = None
+) -> NoReturn:
+    """Run the command line, or another one under that name; console entry point."""
     try:
-        app(arguments, prog_name=name)
+        (command_line or app)(arguments, prog_name=name)
     except (ExtenderError, OSError) as error:
         from extender.cli import logs
 

@@ -101,6 +101,10 @@ class Condition(Value, frozen=True):
     type: str
     status: str = ""
     reason: str = ""
+    message: str = ""
+    """kube-scheduler's message in PodScheduled, of a pod without a node; else empty. Only reports show it."""
+    last_transition_time: str | None = None
+    """Kept of a pod without a node, for reports."""
 
 
 # --- Node -------------------------------------------------------------------------------------------------------

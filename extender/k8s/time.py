@@ -74,3 +74,22 @@ _MILLISECOND = 10**6
 
 _DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def human_duration(nanoseconds: int) -> str:
+    """Return a duration as kubectl prints ages: `12s`, `5m30s`, `3h`, `2d4h` (duration.HumanDuration, apimachinery)."""
+    seconds = max(nanoseconds // SECOND, 0)
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    if minutes < 2:
+        return f"{seconds}s"
+    if hours < 3:
+        return _two_units(minutes, "m", seconds % 60, "s", first_alone=10)
+    if days < 2:
+        return _two_units(hours, "h", minutes % 60, "m", first_alone=8)
+    if days < 2 * 365:
+        return _two_units(days, "d", hours % 24, "h", first_alone=8)
+    return _two_units(days // 365, "y", days % 365, "d", first_alone=8)
+
+
+def _two_units(first: int, unit: str, rest: int, smaller: str, first_alone: int) -> str:
+    return f"{first}{unit}{rest}{smaller}" if rest and first < first_alone else f"{first}{unit}"

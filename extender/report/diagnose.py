@@ -8,7 +8,9 @@
 Rule: nothing is decided here, and the snapshot is left unchanged.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,10 +19,12 @@ from extender.cluster.list.pod_history import PodHistory, PreemptedBy
 from extender.core.chance import chance_of
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
+from extender.core.framework.filter import FilterRun
 from extender.core.framework.status import Code, Status
 from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, TERMINATING_POD_ON_NOMINATED_NODE
 from extender.core.profile import KubeScheduler
 from extender.core.record import record_dry_run, record_request
+from extender.core.scheduling_cycle.fit_error import CYCLE_STATE_NOT_FOUND, PREEMPTION
 from extender.core.scheduling_cycle.pod_off_node import pod_removed_from_node
 from extender.core.scheduling_cycle.schedule_one import (
     NOT_OURS,
@@ -29,6 +33,7 @@ from extender.core.scheduling_cycle.schedule_one import (
     not_tried_reason,
     schedule_evaluated,
 )
+from extender.core.snapshot.arrays import mask_of
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
@@ -40,6 +45,7 @@ from extender.report.facts.node_facts import facts_of_nodes, summarize
 from extender.report.facts.pods import pod_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS
 from extender.report.facts.schema import PodStatusFact, UnboundClaimsFact
+from extender.report.lists.similar_names import did_you_mean, suggest_pods
 from extender.report.pod_schema import (
     Diagnosis,
     NodeDiagnosis,
@@ -55,10 +61,18 @@ from extender.report.pod_schema import (
 from extender.report.render import with_claims
 from extender.report.scheduler_report import changed_policies, limitations
 from extender.report.schema import NodeOutcome, NodeReport
-from extender.report.simulation_schema import AdmissionReport, ClusterSize
+from extender.report.simulation_schema import ClusterSize
 from extender.report.tried_node import TriedNode
-from extender.report.wording import NOT_TRIED_SENTENCES, REJECTED_BY, describe_fact, in_brackets
-from extender.utilities.text import join_counts, join_names, pluralize
+from extender.report.wording import (
+    LAST_TRY,
+    NOT_TRIED_SENTENCES,
+    REJECTED_BY,
+    RETRY,
+    STATE_NOT_FOUND,
+    describe_fact,
+    in_brackets,
+)
+from extender.utilities.text import is_bytes, join_counts, join_names, pluralize
 
 MAX_EXAMPLES = 10
 """Maximum number of node names that a reason lists."""
@@ -68,12 +82,6 @@ MAX_LISTED = 3
 
 MAX_PHRASES = 6
 """Maximum number of reasons that a sentence lists."""
-
-TRIED_AGAIN = (
-    "kube-scheduler tries a pending pod again after its back-off, after a change that may help it, and every 5 minutes "
-    "by default"
-)
-"""Hint for a pod that fits but is pending."""
 
 OTHER_PROFILES = "to see how that scheduler would decide, use a KubeSchedulerConfiguration with a profile of this name"
 """Hint for a pod of another scheduler."""
@@ -88,40 +96,48 @@ def diagnose(
     scheduler: KubeScheduler,
     history: EvictionHistory = NO_HISTORY,
     node: str | None = None,
+    *,
+    with_nodes: bool = True,
 ) -> Diagnosis:
     """Diagnose a pod of the snapshot, or a pod that does not exist yet; `node`: name of a node to show in full.
 
+    Without `with_nodes`, `nodes` stays empty, and a pod that kube-scheduler does not try is not evaluated.
     An assigned pod is removed from its node meanwhile. Raises RequestError if the cluster has no such node.
     """
     if node is not None and node not in snapshot.node_row:
-        raise RequestError(f"node {node!r} does not exist")
+        raise RequestError(f"node {node!r} does not exist{did_you_mean(node, snapshot.node_names)}")
     about, profile = _about(snapshot, pod, scheduler), scheduler.profile_of(pod)
     # 1. An assigned pod is evaluated as if it had no node.
     if pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
         if profile is None:
             return _with_placement(about, pod, has_profile=False)
         with pod_removed_from_node(snapshot, pod) as before:
-            judged = _with_nodes(about, Evaluation(snapshot, before, profile, history), node)
+            judged = _with_nodes(about, Evaluation(snapshot, before, profile, history), node, with_scores=True)
         return _with_placement(judged, pod, has_profile=True)
     # 2. A pod that kube-scheduler does not try: nodes are still evaluated, unless the pod no longer needs a node.
     skipped = not_tried_reason(snapshot, pod, scheduler)
     if skipped is not None:
         about = _with_reason(snapshot, about, pod, skipped, has_profile=profile is not None)
-    if profile is None or about.state in ("Terminating", "Finished"):
+    if profile is None or about.state in ("Terminating", "Finished") or (skipped is not None and not with_nodes):
         return about
     # 3. A pending pod: the cycle reads the Evaluation first, so that the nodes below show what the cycle compared.
     evaluation = Evaluation(snapshot, pod, profile, history)
     cycle = schedule_evaluated(evaluation) if skipped is None else None
-    judged = _with_nodes(about, evaluation, node)
-    return judged if cycle is None else _with_outcome(judged, cycle, evaluation, scheduler)
+    judged = _with_nodes(about, evaluation, node, with_scores=with_nodes)
+    if cycle is not None:
+        judged = _with_outcome(judged, cycle, evaluation, scheduler)
+    shown: Diagnosis = judged if with_nodes else replace(judged, nodes=[])
+    return shown
 
 
 def not_found(snapshot: Snapshot, namespace: str, name: str, scheduler: KubeScheduler) -> Diagnosis:
     """Return the diagnosis of a pod that the cluster does not have."""
     pod = Pod(ObjectMeta(name, namespace))
-    why = NOT_TRIED_SENTENCES["NotFound"].format(pod=pod.key)
+    more, suggested = suggest_pods(snapshot.objects.pods.values(), namespace, name)
+    why = NOT_TRIED_SENTENCES["NotFound"].format(pod=pod.key) + more
     # The schedulerName of an empty Pod is a default, and would read like a fact.
-    found: Diagnosis = replace(_about(snapshot, pod, scheduler), state="NotFound", scheduler_name="", why=why)
+    about = _about(snapshot, pod, scheduler)
+    found: Diagnosis = replace(about, state="NotFound", scheduler_name="", why=why, suggestions=suggested)
     return found
 
 
@@ -130,27 +146,27 @@ def with_history(found: Diagnosis, history: PodHistory | None) -> Diagnosis:
     by = None if history is None else history.preempted
     is_gone = found.state in ("NotFound", "Terminating")
     why = evicted_sentence(found.pod, by) if by is not None and is_gone else found.why
-    # A pod without history comes from a file, and waits for nothing.
     waits = history is not None and found.state == "Pending" and found.verdict == "Fits"
-    known: Diagnosis = replace(found, history=history, why=why, hint=TRIED_AGAIN if waits else found.hint)
+    known: Diagnosis = replace(found, history=history, why=why, hint=found.hint or (RETRY if waits else None))
     return known
 
 
-def with_admission(found: Diagnosis, admission: AdmissionReport | None) -> Diagnosis:
-    """Add what admission made of the pod's manifest."""
-    known: Diagnosis = replace(found, admission=admission)
-    return known
+def retry_hint(pod: Pod) -> str:
+    """Return what a pending pod that fits waits for, and what kube-scheduler said of it before."""
+    said = [one.message for one in pod.status.conditions or () if one.type == "PodScheduled" and one.message]
+    return LAST_TRY.format(retry=RETRY, message=said[0]) if said else RETRY
 
 
 def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
     """Return a diagnosis of the pod, the cluster and the kube-scheduler, without a verdict."""
-    profile = scheduler.profile_of(pod)
+    profile, requests = scheduler.profile_of(pod), incoming_requests(pod, snapshot.features)
     return Diagnosis(
         pod=pod.key,
         uid=pod.metadata.uid,
         priority=pod.priority,
         scheduler_name=pod.spec.scheduler_name,
-        requests=incoming_requests(pod, snapshot.features),
+        requests=requests,
+        units={name: "millicores" if name == "cpu" else "bytes" if is_bytes(name) else "count" for name in requests},
         state="Pending",
         why="",
         node=pod.spec.node_name or None,
@@ -186,10 +202,11 @@ def _with_reason(snapshot: Snapshot, about: Diagnosis, pod: Pod, skipped: str, *
 # --- every node -------------------------------------------------------------------------------------------------------
 
 
-def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None) -> Diagnosis:
-    """Add all nodes, the counts of rejection reasons and the details of `node` to the diagnosis."""
+def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None, *, with_scores: bool) -> Diagnosis:
+    """Add all nodes (or those that reject), the counts of reasons and the details of `node` to the diagnosis."""
     row, profile = evaluation.context.snapshot.node_row.get(node or ""), evaluation.context.profile
-    nodes, feasible = node_diagnoses(evaluation, row), len(evaluation.scores.rows)
+    nodes = node_diagnoses(evaluation, row) if with_scores else [*_rejected_nodes(evaluation)]
+    feasible = len(evaluation.feasible)
     not_evaluated = [name for name, mask in evaluation.filters_not_evaluated.items() if mask.any()]
     # PostFilter plugins run only for a pod that fits on no node, extenders filter only nodes on which it fits.
     not_evaluated += evaluation.extenders("filter") if feasible else profile.not_evaluated_post_filters
@@ -217,7 +234,7 @@ def node_diagnoses(evaluation: Evaluation, first: int | None = None) -> list[Nod
     victims = {place: tried.victims_on(place) for place in evaluation.candidates.tolist()}
     why_not = dict(zip(others.tolist(), tried.statuses(others), strict=True))
     # 2. Turn each distinct status into its report once: a cluster has thousands of nodes, and few reasons.
-    distinct = [_report_status(status) for status in statuses.distinct]
+    distinct = [_report_status(status, evaluation.filter.prefilter_plugins) for status in statuses.distinct]
     if first is not None and distinct[int(statuses.indices[first])].plugin:
         facts(first, distinct[int(statuses.indices[first])].plugin)
     # 3. Put scores and victims together per row of the snapshot.
@@ -245,7 +262,7 @@ def node_diagnoses(evaluation: Evaluation, first: int | None = None) -> list[Nod
             code=distinct[index].code,
             plugin=distinct[index].plugin,
             reasons=distinct[index].reasons,
-            facts=[*facts(row, distinct[index].plugin)] if distinct[index].code not in ("Success", "Error") else [],
+            facts=[*facts(row, statuses.distinct[index].plugin)] if distinct[index].code in _REJECTED else [],
             scores=scores_of.get(row),
             preemption=preemption_of.get(row),
             not_evaluated=[plugin for plugin, mask in masks if mask[row]],
@@ -255,8 +272,39 @@ def node_diagnoses(evaluation: Evaluation, first: int | None = None) -> list[Nod
     return sorted(nodes, key=lambda one: one.name)
 
 
-def _report_status(status: Status) -> PluginStatus:
-    return PluginStatus(code=status.code.text, plugin=status.plugin, reasons=list(status.reasons))
+def _rejected_nodes(evaluation: Evaluation) -> Iterator[NodeDiagnosis]:
+    """Yield the nodes that reject the pod, by name, without scores and victims."""
+    snapshot, facts, found = evaluation.context.snapshot, facts_of_nodes(evaluation), evaluation.filter
+    statuses = found.statuses(np.arange(len(snapshot.node_names)))
+    distinct = [_report_status(status, evaluation.filter.prefilter_plugins) for status in statuses.distinct]
+    is_candidate = mask_of(evaluation.policies.rows[evaluation.candidates], len(snapshot.node_names)).tolist()
+    indices = statuses.indices.tolist()
+    for row in np.argsort(snapshot.name_order).tolist():
+        status = distinct[indices[row]]
+        if status.code != "Success":
+            yield NodeDiagnosis(
+                name=snapshot.node_names[row],
+                code=status.code,
+                plugin=status.plugin,
+                reasons=status.reasons,
+                facts=[*facts(row, statuses.distinct[indices[row]].plugin)] if status.code in _REJECTED else [],
+                scores=None,
+                preemption=_CANDIDATE if is_candidate[row] else None,
+                not_evaluated=[],
+            )
+
+
+_REJECTED = ("Unschedulable", "UnschedulableAndUnresolvable")
+"""Codes of nodes about which there are facts."""
+
+_CANDIDATE = NodePreemption(victims=[], num_pdb_violations=0, status=None)
+"""A node on which evicting pods would make room, where the pods are not listed."""
+
+
+def _report_status(status: Status, left_out_by: Iterable[str] = ()) -> PluginStatus:
+    """Describe a status; `left_out_by`: plugins whose PreFilterResult leaves the node out."""
+    plugin = status.plugin or ("" if status.code == Code.SUCCESS else ", ".join(sorted(left_out_by)))
+    return PluginStatus(code=status.code.text, plugin=plugin, reasons=list(status.reasons))
 
 
 def _reason_counts(nodes: Iterable[NodeDiagnosis]) -> list[ReasonCount]:
@@ -272,6 +320,7 @@ def _reason_counts(nodes: Iterable[NodeDiagnosis]) -> list[ReasonCount]:
             plugin=plugin,
             reason=reason,
             nodes=len(of),
+            candidates=sum(one.preemption is not None and one.preemption.status is None for one in of),
             examples=[one.name for one in of[:MAX_EXAMPLES]],
             facts=summarize(of, reason),
         )
@@ -303,21 +352,30 @@ def _node_details(evaluation: Evaluation, row: int) -> NodeReport:
 
 def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, scheduler: KubeScheduler) -> Diagnosis:
     """Add the outcome of the cycle to the diagnosis."""
-    preemption = None
+    preemption, cause = None, Cause("", 0)
     if cycle.outcome == "Scheduled":
-        why = _fits_sentence(cycle, len(found.nodes), evaluation)
+        why = _fits_sentence(cycle, len(evaluation.rows), evaluation)
     else:
         preemption = _preemption_outcome(found.nodes, cycle, evaluation, scheduler)
-        rejection = evaluation.filter.prefilter_status
-        why = _rejected_sentence(cycle, found.nodes, "" if rejection is None else rejection.message, preemption)
+        causes = _causes(cycle, found.nodes, evaluation.filter)
+        cause = causes[0]
+        why = _rejected_sentence(cycle, found.nodes, causes, preemption)
         extenders = [one for verb in ("preempt", "filter") for one in evaluation.extenders(verb)]
         if asked := [one for one in extenders if one in cycle.not_evaluated]:
             why += f"; that is also up to {join_names(asked, MAX_LISTED)}, not evaluated here"
+    # Without this condition, the pod is a manifest, or kube-scheduler has not tried it yet.
+    was_tried = any(one.type == "PodScheduled" and one.status == "False" for one in cycle.pod.status.conditions or ())
+    hint = retry_hint(cycle.pod) if was_tried and cycle.outcome == "Scheduled" else found.hint
+    if cycle.post_filter is not None and cycle.post_filter.reasons == [CYCLE_STATE_NOT_FOUND]:
+        hint = STATE_NOT_FOUND
     decided: Diagnosis = replace(
         found,
         verdict=_verdict(cycle, preemption, evaluation.context.profile.not_evaluated_post_filters),
+        hint=hint,
         message=cycle.message,
         why=why,
+        cause=cause.words,
+        cause_nodes=cause.nodes,
         node=cycle.node if cycle.outcome == "Scheduled" else None,
         ties=[] if cycle.score is None else cycle.score.ties,
         preemption=preemption,
@@ -348,6 +406,11 @@ def _preemption_outcome(
     if cycle.node is not None and cycle.node not in ties:
         ties = [cycle.node]
     tried = [one.preemption for one in nodes if one.preemption is not None and cycle.node is not None]
+    reasons = [] if cycle.post_filter is None else cycle.post_filter.reasons
+    obstacles: Counter[str] = Counter()
+    if not len(evaluation.candidates):
+        run = evaluation.policies
+        obstacles.update(", ".join(one.reasons) for one in run.statuses(np.arange(len(run.rows))))
     return PreemptionOutcome(
         node=cycle.node,
         ties=ties,
@@ -356,7 +419,9 @@ def _preemption_outcome(
         victims=evicted_pods(evaluation.context.snapshot, cycle, scheduler),
         num_pdb_violations=cycle.num_pdb_violations,
         vetoed=cycle.vetoed,
-        message="" if cycle.post_filter is None else cycle.post_filter.message,
+        # Of other plugins' PostFilter, kube-scheduler tells further reasons.
+        message=", ".join(one for one in reasons if one.startswith(PREEMPTION)),
+        obstacle=min(obstacles, key=lambda one: (-obstacles[one], one), default=""),
     )
 
 
@@ -376,30 +441,49 @@ def _fits_sentence(cycle: Cycle, total: int, evaluation: Evaluation) -> str:
     return f"{where}; kube-scheduler would bind it to {cycle.node}{tied}{scored}{bound}"
 
 
+class Cause(NamedTuple):
+    """Why nodes reject a pod: words that follow their number, such as `with too little cpu`."""
+
+    words: str
+    nodes: int
+    """0: a reason of the pod itself, whatever the node."""
+    facts: str = ""
+    """What exactly rejects these nodes, in brackets."""
+
+
+def _causes(cycle: Cycle, nodes: Sequence[NodeDiagnosis], run: FilterRun) -> list[Cause]:
+    """Return the causes by which nodes reject the pod, the most common first."""
+    if cycle.post_filter is None:
+        return [Cause(cycle.message, 0)]
+    if run.prefilter_status is not None:
+        return [Cause(run.prefilter_status.message, 0, in_brackets(summarize(nodes), len(nodes)))]
+    # The nodes to which the pod is not pinned come last: they are rarely why it is not scheduled.
+    pinned, rejected = run.prefilter_node_names, dict[tuple[bool, str], list[NodeDiagnosis]]()
+    for one in nodes:
+        if one.code != "Success":
+            words = phrase_of(one.code, one.plugin, tuple(one.reasons))
+            rejected.setdefault((pinned is not None and one.name not in pinned, words), []).append(one)
+    ordered = sorted(rejected.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
+    return [Cause(words, len(of), in_brackets(summarize(of), len(of))) for (_, words), of in ordered]
+
+
 def _rejected_sentence(
-    cycle: Cycle, nodes: Sequence[NodeDiagnosis], prefilter: str, preemption: PreemptionOutcome
+    cycle: Cycle, nodes: Sequence[NodeDiagnosis], causes: Sequence[Cause], preemption: PreemptionOutcome
 ) -> str:
-    """Return the sentence about a pod that fits on no node; `prefilter`: message of a PreFilter rejection, or ""."""
-    pod = cycle.pod.key
+    """Return the sentence about a pod that fits on no node."""
+    pod, first = cycle.pod.key, causes[0]
     if not nodes:
         return f"{pod} fits nowhere: the cluster has no nodes"
     if cycle.post_filter is None:
         return f"{pod} is not scheduled: {cycle.message}"
     if len(nodes) == 1:
-        reasons, facts = prefilter or ", ".join(nodes[0].reasons), in_brackets(summarize(nodes), 1, prefilter)
-        where = f"{pod} does not fit on {nodes[0].name}: {reasons}{facts}"
+        where = f"{pod} does not fit on {nodes[0].name}: {', '.join(nodes[0].reasons)}{first.facts}"
+    elif not first.nodes:
+        where = f"{pod} fits on none of {len(nodes)} nodes: {first.words}{first.facts}"
     else:
-        # `5 with a taint that it does not tolerate (gpu:NoSchedule), 1 cordoned`: the most common reason first
-        rejected: dict[str, list[NodeDiagnosis]] = {}
-        for one in nodes:
-            if one.code != "Success":
-                rejected.setdefault(phrase_of(one.code, one.plugin, tuple(one.reasons)), []).append(one)
-        counts = sorted([(phrase, len(of)) for phrase, of in rejected.items()], key=lambda one: (-one[1], one[0]))
-        most_common, size = counts[0]
-        cause = in_brackets(summarize(rejected[most_common]), size, prefilter)
-        counts[0] = most_common + cause, size
-        phrases = f"{prefilter}{cause}" if prefilter else join_counts(counts, MAX_PHRASES)
-        where = f"{pod} fits on none of {len(nodes)} nodes: {phrases}"
+        # `5 with a taint that it does not tolerate (gpu:NoSchedule), 1 cordoned`: facts of the most common cause
+        counts = [(first.words + first.facts, first.nodes), *((one.words, one.nodes) for one in causes[1:])]
+        where = f"{pod} fits on none of {len(nodes)} nodes: {join_counts(counts, MAX_PHRASES)}"
     return f"{where}; {_preemption_clause(cycle.pod, preemption)}"
 
 

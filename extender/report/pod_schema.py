@@ -1,6 +1,6 @@
-"""The JSON schema of `extender why`: the verdict about one pod, and every node for it.
+"""The JSON schema of `extender why`: the verdict about one pod, and every node for it; or the list of pending pods.
 
-Rule: types only; `report.diagnose` fills them in, and `cluster.list` the history.
+Rule: types only; `report.diagnose` and `report.lists.pending` fill them in, and `cluster.list` the history.
 """
 
 from typing import Literal
@@ -24,6 +24,12 @@ extender decides that we do not evaluate."""
 EXIT_CODES: dict[Verdict, int] = {"Fits": 0, "DoesNotFit": 1, "FitsAfterPreemption": 3, "Unknown": 4}
 """Exit code of `extender why`; 2 is an error, as with all commands."""
 
+NOT_FOUND_EXIT_CODE = 5
+"""Exit code of `extender why` about a pod that the cluster does not have."""
+
+
+Unit = Literal["millicores", "bytes", "count"]
+
 
 class DiagnosisStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Base class of the schema: keys in camelCase."""
@@ -38,6 +44,8 @@ class ReasonCount(DiagnosisStruct, frozen=True, kw_only=True):
     """The plugin that rejects; empty for a reason of the framework itself."""
     reason: str
     nodes: int
+    candidates: int
+    """Number of these nodes on which evicting pods would make room, as the dry run found."""
     examples: list[str]
     """Names of the first ten of these nodes."""
     facts: list[FactCount] = []
@@ -112,7 +120,10 @@ class PreemptionOutcome(DiagnosisStruct, frozen=True, kw_only=True):
     vetoed: str | None
     """Reason why the policies allow no eviction, where kube-scheduler alone would evict pods."""
     message: str
-    """kube-scheduler's message about preemption, the end of its whole message; up to 1.36 empty if a node is found."""
+    """kube-scheduler's message about preemption, part of its whole message; empty if a node is found up to 1.36, or if
+    another PostFilter plugin ended the attempt before."""
+    obstacle: str
+    """If no node is a candidate: the commonest reason why evicting pods makes no room where that was tried."""
 
 
 class Placement(DiagnosisStruct, frozen=True, kw_only=True):
@@ -138,7 +149,9 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     priority: int = 0
     scheduler_name: str = ""
     requests: dict[str, int] = {}
-    """Requests of the pod, in the scheduler's units."""
+    """Requests of the pod, in these units."""
+    units: dict[str, Unit] = {}
+    """Resource that the pod requests -> unit of its amounts, here and in `details`."""
     state: PodState
     verdict: Verdict = "Unknown"
     message: str = ""
@@ -147,6 +160,10 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     """The verdict and its reason in one plain sentence."""
     facts: list[AnyFact] = []
     """What is particular about the pod: gates, nominations, its group, a pending resize, why it failed."""
+    cause: str = ""
+    """The commonest reason against the nodes, or why kube-scheduler does not try the pod; empty where it fits."""
+    cause_nodes: int = 0
+    """Number of nodes with this cause; 0 if it is not about single nodes."""
     node: str | None = None
     """The node that the pod has, or the one that it would be bound to."""
     ties: list[str] = []
@@ -188,5 +205,80 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     """Null without a live cluster: a file has no Events."""
     admission: AdmissionReport | None = None
     """Null for a pod of the cluster."""
+    suggestions: list[str] = []
+    """Pods that may be meant by the name of a pod that the cluster does not have, as `namespace/name`."""
+    source: SourceReport | None = None
+    """Null for a cluster that was given as objects."""
+
+
+# --- the pending pods of a cluster ------------------------------------------------------------------------------------
+
+PreemptionHelp = Literal["MakesRoom", "NoRoom", "NotAllowed", "Waits", "NotTried"]
+"""Would preemption help? Waits: pods evicted for it are still terminating; NotTried: it fits, or is not tried."""
+
+
+class PendingPodReport(DiagnosisStruct, frozen=True, kw_only=True):
+    """A pod that has no node yet."""
+
+    pod: str
+    """`namespace/name`."""
+    uid: str
+    priority: int
+    scheduler_name: str
+    since: str | None
+    """Since when it is not scheduled: the time of its condition PodScheduled, or else of its creation."""
+    state: PodState
+    verdict: Verdict
+    cause: str
+    """The commonest reason against its nodes, or why kube-scheduler does not try it: the key of its group."""
+    nodes: int
+    """Number of nodes with this cause; 0 if the cause is not about nodes."""
+    message: str
+    """kube-scheduler's message; empty where the pod fits."""
+    reasons: list[ReasonCount]
+    """Why nodes are rejected, the most common reason first."""
+    preemption: PreemptionHelp
+    blocked_by: str
+    """What stands in the way: what forbids the preemption or keeps it from making room, gates, a plugin; or empty."""
+    node: str | None
+    """The node that it would be bound or nominated to."""
+    victims: list[str]
+    """Pods that would be evicted for it from that node."""
+    nominated_node: str | None
+    """status.nominatedNodeName."""
+    hint: str | None
+
+
+class PendingCause(DiagnosisStruct, frozen=True, kw_only=True):
+    """Pending pods with the same cause."""
+
+    cause: str
+    pods: int
+    oldest: str | None
+    """Since when the oldest of them is not scheduled."""
+
+
+class PendingReport(DiagnosisStruct, frozen=True, kw_only=True):
+    """All pods of a cluster, or of one namespace, that have no node yet."""
+
+    why: str
+    """Their number, verdicts and commonest cause in one sentence."""
+    namespace: str | None
+    """Null: all namespaces."""
+    cluster: ClusterSize
+    version: str
+    """Version of kube-scheduler whose verdicts these are, such as 1.36."""
+    release: str
+    """The version with its patch, such as 1.36.2; without one if only the minor is known."""
+    version_source: str
+    """Where the version was found or set, or that it is not known."""
+    feature_gates: dict[str, bool]
+    """Feature gates that differ from the version's defaults."""
+    notes: list[str]
+    """What the verdicts do not take into account, one sentence each."""
+    causes: list[PendingCause]
+    """The commonest first."""
+    pods: list[PendingPodReport]
+    """In the order of their causes, and the oldest first."""
     source: SourceReport | None = None
     """Null for a cluster that was given as objects."""

@@ -15,7 +15,7 @@ from extender.core.scheduling_cycle.result import ClaimAllocation
 from extender.report.audit.schema import AuditEnd
 from extender.report.facts import schema as facts
 from extender.report.facts.schema import AnyFact, FactCount
-from extender.report.pod_schema import PodState, Verdict
+from extender.report.pod_schema import PodState, PreemptionHelp, Verdict
 from extender.report.schema import NodeOutcome, SourceReport
 from extender.report.simulation_schema import AdmissionReport, EvictionCause
 from extender.utilities.text import join_names, more, pluralize, rounded_amount, shortened
@@ -205,6 +205,11 @@ NOT_TRIED_SENTENCES: dict[PodState, str] = {
     "NotFound": "the cluster has no pod {pod}",
 }
 """State -> sentence about a pod that kube-scheduler does not try."""
+
+IN_OTHER_NAMESPACES = "; it has {names}"
+PODS_OF_WORKLOAD = "; {workload} has the pods {names}"
+DID_YOU_MEAN = "; did you mean {names}?"
+"""Ends of a sentence about a name that the cluster does not have."""
 
 REJECTED_BY = {
     "NodeUnschedulable": "cordoned",
@@ -518,6 +523,66 @@ ALL_REJECTED_BY = {"TaintToleration": "tainted", "NodeUnschedulable": "cordoned"
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
+# --- pending pods -----------------------------------------------------------------------------------------------------
+
+RETRY = (
+    "kube-scheduler tries a pending pod again after its back-off, after a change that may help it, and every 5 minutes "
+    "by default"
+)
+"""Hint for a pod that fits but is pending."""
+
+LAST_TRY = "{retry}; when it last tried, its message was (condition PodScheduled): {message}"
+"""Hint for a pod that fits and that kube-scheduler tried before."""
+
+STATE_NOT_FOUND = (
+    '"not found" at the end of the message is about a state of the plugin DynamicResources, which did not run: '
+    "kube-scheduler tries no preemption then"
+)
+"""Hint for a pod that a PreFilter plugin rejects before DynamicResources."""
+
+PENDING_CAUSES = {
+    "Gated": "{message}",
+    "NotOurs": 'for another scheduler: "{scheduler}"',
+    "Terminating": "being deleted",
+    "Nodes": "nodes {phrase}",
+    "Fits": "fits, and waits to be tried again",
+    "Nominated": "fits on its nominated node, and waits to be tried again",
+    "Waits": "nominated to a node, and waits until the pods evicted for it are gone",
+    "NotEvaluated": "fits, unless a plugin that is not evaluated here rejects it",
+}
+"""State of a pending pod, or what it waits for -> words of its cause."""
+
+PENDING_KINDS: dict[str, str] = {
+    "DoesNotFit": "without a node that fits",
+    "FitsAfterPreemption": "with room only after a preemption",
+    "Fits": "waiting to be tried again",
+    "Unknown": "up to plugins that are not evaluated here",
+    "Gated": "gated",
+    "NotOurs": "for another scheduler",
+    "Terminating": "being deleted",
+}
+"""Verdict of a pending pod, or its state if kube-scheduler does not try it -> words after the number of such pods."""
+
+NOTHING_PENDING = "no pod is pending{where}"
+COMMONEST_CAUSE = "commonest cause: {cause} ({pods})"
+
+PREEMPTION_HELP: dict[PreemptionHelp, Words] = {
+    "MakesRoom": Words("makes room", "evicting pods would make room", "yellow"),
+    "NoRoom": Words("no room", "no eviction would make room", "red"),
+    "NotAllowed": Words("not allowed", "the pod may not evict others now", "red"),
+    "Waits": Words("waits", "pods evicted for it are still terminating", "yellow"),
+    "NotTried": Words("", "not tried: the pod fits, or kube-scheduler does not try it"),
+}
+"""Whether preemption would help a pending pod -> words."""
+
+
+def describe_help(candidates: int, nodes: int) -> str:
+    """Return on how many of these nodes evicting pods would make room."""
+    return "no room" if not candidates else "makes room" if candidates == nodes else f"makes room on {candidates}"
+
+
+BLOCKED_BY_TERMINATING = "pods that are still terminating on {node}"
+
 VERDICT_STYLES: dict[Verdict, str] = {
     "Fits": "bold green",
     "FitsAfterPreemption": "bold yellow",
@@ -616,6 +681,7 @@ def as_json() -> bytes:
         "decisionOutcomes": DECISION_OUTCOMES,
         "roles": ROLES,
         "statusCodes": STATUS_CODES,
+        "preemptionHelp": PREEMPTION_HELP,
         "cycleOutcomes": CYCLE_OUTCOMES,
         "evictionCauses": EVICTION_CAUSES,
         "claimAllocations": CLAIM_ALLOCATIONS,

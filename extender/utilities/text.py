@@ -42,7 +42,7 @@ def format_amount(resource: str, value: int, *, is_exact: bool = False) -> str:
     """
     if resource == "cpu":
         return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+    if is_bytes(resource):
         for power, unit in _BINARY_UNITS:
             if abs(value) >= 1 << power and not (is_exact and value % (1 << power)):
                 return f"{value / (1 << power):.1f}".removesuffix(".0") + unit
@@ -55,3 +55,7 @@ def rounded_amount(resource: str, exact: str) -> str:
         return exact
     power, unit = next((one for one in _BINARY_UNITS if exact.endswith(one[1])), (0, ""))
     return format_amount(resource, int(exact.removesuffix(unit)) << power)
+
+
+def is_bytes(resource: str) -> bool:
+    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")

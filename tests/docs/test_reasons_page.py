@@ -125,7 +125,8 @@ def of_pods_not_tried() -> set[str]:
 
 
 def of_preemption_messages() -> set[str]:
-    return texts(fit_error) | POST_FILTER | NOT_ELIGIBLE | set(status.NO_VICTIMS_FOUND.reasons)
+    found = without(texts(fit_error), {fit_error.PREEMPTION})  # the other messages begin with it
+    return found | POST_FILTER | NOT_ELIGIBLE | set(status.NO_VICTIMS_FOUND.reasons)
 
 
 def of_dropped_nodes() -> set[str]:

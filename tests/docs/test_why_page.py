@@ -40,7 +40,7 @@ def renewed(page: str, folder: Path) -> str:
 def test_the_outputs_on_the_page_are_what_is_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = PAGE.read_text(encoding="utf-8")
-    assert len(BLOCK.findall(page)) == 3
+    assert len(BLOCK.findall(page)) == 4
     assert renewed(page, tmp_path) == page, "run `python -m tests.docs.test_why_page`"
 
 

@@ -28,6 +28,78 @@ def reported_of(name, nodes, *, scheduler=SCHEDULER, show=None, **objects):
     return diagnose(here, here.objects.pods["default", name], scheduler, node=show)
 
 
+def test_the_amounts_of_a_request_have_units():
+    found = reported(FULL, incoming(memory="1Gi", requests={"hugepages-2Mi": "4Mi", "example.com/gpu": "1"}))
+    assert (found.requests["cpu"], found.requests["memory"]) == (1000, 1 << 30)
+    assert found.units == {
+        "cpu": "millicores", "memory": "bytes", "hugepages-2Mi": "bytes", "example.com/gpu": "count",
+    }  # fmt: skip
+
+
+# --- names that are not there -----------------------------------------------------------------------------------------
+
+
+def owned(name, kind, owner, **fields):
+    return pod(name, metadata={"ownerReferences": [{"kind": kind, "name": owner, "controller": True}]}, **fields)
+
+
+NAMED = {
+    node("worker-1"): [
+        owned("web-5d9f-abcde", "ReplicaSet", "web-5d9f"),
+        owned("nightly-28500000-xyz", "Job", "nightly-28500000"),
+        owned("db-0", "StatefulSet", "db"),
+        pod("cart-9", namespace="shop"),
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "why", "suggested"),
+    [
+        ("default", "cart-9", "; it has shop/cart-9", ["shop/cart-9"]),
+        ("shop", "cart-8", "; did you mean shop/cart-9?", ["shop/cart-9"]),
+        ("default", "web", "; Deployment default/web has the pods default/web-5d9f-abcde", ["default/web-5d9f-abcde"]),
+        ("shop", "db", "; StatefulSet default/db has the pods default/db-0", ["default/db-0"]),
+        (
+            "default",
+            "nightly",
+            "; CronJob default/nightly has the pods default/nightly-28500000-xyz",
+            ["default/nightly-28500000-xyz"],
+        ),
+        ("default", "web-5d", "; did you mean default/web-5d9f-abcde?", ["default/web-5d9f-abcde"]),
+        ("shap", "cart-9x", "; did you mean shop/cart-9?", ["shop/cart-9"]),
+        ("default", "unlike-any", "", []),
+    ],
+)
+def test_a_name_that_is_not_there_gets_those_that_may_be_meant(namespace, name, why, suggested):
+    found = not_found(built(cluster(NAMED)), namespace, name, SCHEDULER)
+    assert found.why == f"the cluster has no pod {namespace}/{name}{why}"
+    assert found.suggestions == suggested
+
+
+def test_a_node_that_is_not_there_gets_those_that_may_be_meant():
+    with pytest.raises(RequestError, match=r"^node 'worker-2' does not exist; did you mean worker-1\?$"):
+        reported(NAMED, incoming(), show="worker-2")
+
+
+def test_a_missing_claim_ends_the_message_with_words_that_are_explained():
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    found = reported({node("n1"): []}, incoming(volumes=[volume]))
+    assert found.message.endswith('persistentvolumeclaim "data" not found. not found')
+    assert found.preemption is not None
+    assert found.preemption.message == ""
+    assert found.hint is not None
+    assert "DynamicResources" in found.hint
+    assert (found.cause, found.cause_nodes) == ('persistentvolumeclaim "data" not found', 0)
+
+
+def test_the_counts_of_a_reason_say_what_the_dry_run_found():
+    found = reported(FULL, incoming(priority=100))
+    assert [(one.nodes, one.candidates) for one in found.reasons] == [(2, 1)]
+    assert found.preemption is not None
+    assert found.preemption.candidates == 1
+
+
 # --- a pod without a node -------------------------------------------------------------------------------------------
 
 

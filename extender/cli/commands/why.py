@@ -1,13 +1,13 @@
-"""`extender why`: explain one pod of a live cluster or a file.
+"""`extender why`: explain one pod of a live cluster or a file, or list its pending pods.
 
 Rule: a live cluster is only read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic, sleep, time_ns
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -15,26 +15,38 @@ from extender.cli import options
 from extender.errors import ClusterFileError, printable_json
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only when needed
-    from extender.cli.sources.why_source import Read, ReportTarget
+    from extender.cli.sources.why_source import PodCluster, Read, ReportTarget
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.files.manifests import FileAdmission
     from extender.config import Configuration
-    from extender.report.pod_schema import Diagnosis
+    from extender.report.pod_schema import Diagnosis, PendingReport
+    from extender.report.schema import SourceReport
 
 Output = Literal["text", "wide", "json", "yaml"]
 
 WAIT_INTERVAL_SECONDS = 2.0
-"""Pause of --wait between two reads of the cluster."""
+"""Pause of --wait and --watch between two reads of the cluster."""
 
 
 def why(
     pod: Annotated[
-        str | None, typer.Argument(metavar="NAMESPACE/POD", help="A pod of the cluster; its namespace may be left out.")
+        str | None, typer.Argument(metavar="NAMESPACE/POD", help="A pod of the cluster; without one, all pending pods.")
     ] = None,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod; default: that of the context."),
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Namespace of the pod, by default that of the context; or of the pending pods, by default all.",
+        ),
     ] = None,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="List the pending pods of all namespaces: the default.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="List the pending pods, then print changes until interrupted.")
+    ] = False,
     files: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,43 +81,54 @@ def why(
     no_color: options.NoColorOption = False,
     timeout: options.ReadTimeoutOption = 60,
 ) -> None:
-    """Explain why a pod is pending, or why it is where it is.
+    """Explain why a pod, or every pod, is pending.
 
-    Prints the verdict in one sentence, kube-scheduler's message, and the number of nodes per reason; on request every
-    node with its scores, or one node in full. Reads a live cluster once, with permission to list; nothing is changed,
-    and no service has to run. Also a kubectl plugin: kubectl extender-why.
+    Without a name, lists the pending pods by cause. Of one pod, which may have its node already, prints the verdict in
+    one sentence, kube-scheduler's message, and the number of nodes per reason; on request every node with its scores,
+    or one node in full. Reads a live cluster once, with permission to list; nothing is changed, and no service has to
+    run. Also a kubectl plugin: kubectl extender-why.
 
     \b
     Examples:
-      # Why a pod is pending
+      # Which pods are pending, and why
+      extender why
+      # Why one pod is pending
       extender why shop/cart-9
       # Why one node is rejected
       extender why shop/cart-9 --node worker-a1
       # Whether a pod that does not exist yet would fit
       extender why --pod pod.yaml
-      # Wait until a pod fits, in a script
-      extender why shop/cart-9 --wait --wait-timeout 600
 
     The exit code is 0 if the pod fits or has its node, 1 if it does not fit, 3 if it fits after a preemption, 4 if
-    kube-scheduler does not try it, a plugin that is not evaluated here or another extender decides, or the pod does not
-    exist, and 2 if the cluster cannot be read.
+    kube-scheduler does not try it or a plugin that is not evaluated here or another extender decides, 5 if the pod does
+    not exist, and 2 if the cluster cannot be read. Of several pending pods the first of 1, 3 and 4 counts that one of
+    them has; it is 0 if no pod is pending, or all fit.
 
     See docs/why.md and docs/reasons.md.
     """
     from extender.admission.admit import admission_of
     from extender.cli.sources.arrivals import dry_run_of
-    from extender.cli.sources.cluster import connect_api_server, namespace_of
-    from extender.report.pod_schema import EXIT_CODES
+    from extender.cli.sources.cluster import namespace_of, source_of
+    from extender.cli.sources.why_source import ReportTarget
+    from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
 
-    if (pod is None) == (not files):
-        raise typer.BadParameter("specify a pod, or a manifest with --pod FILE")
-    if example and (cluster, kubeconfig, context) != (None, None, None):
-        raise typer.BadParameter("--example cannot be combined with another cluster")
-    if cluster is not None and (kubeconfig is not None or context is not None):
-        raise typer.BadParameter("--cluster cannot be combined with a live cluster")
-    named = None if pod is None else _named_pod(pod, namespace)
-    if named is not None and (strict or admission == "server"):
-        raise typer.BadParameter("applies to --pod", param_hint="--strict" if strict else "--admission=server")
+    # 1. Check what was asked.
+    is_list = pod is None and not files
+    of_files = {"--strict": strict, "--admission=server": admission == "server"} if not files else {}
+    of_one = {"--node": node, "--all": show_all, "--wait": wait} if is_list else {}
+    of_list = {"--all-namespaces": all_namespaces, "--watch": watch} if not is_list else {}
+    _refuse("applies to --pod", of_files)
+    _refuse("applies to one pod", of_one)
+    _refuse("lists pending pods, so name none", of_list)
+    _refuse("cannot be combined with --pod FILE", {"NAMESPACE/POD": pod} if files else {})
+    _refuse("cannot be combined with --namespace", {"--all-namespaces": all_namespaces} if namespace else {})
+    _refuse("prints text", {"--watch": watch} if output in ("json", "yaml") else {})
+    _refuse(
+        "cannot be combined with another cluster", {"--example": example} if cluster or kubeconfig or context else {}
+    )
+    _refuse("cannot be combined with a live cluster", {"--cluster": cluster} if kubeconfig or context else {})
+    target = ReportTarget(namespace or "", "") if pod is None else _named_pod(pod, namespace)
+    # 2. Choose the cluster.
     overrides = options.scheduler_options(scheduler_config, scheduler_version)
     settings = options.read_configuration(
         config, overrides | options.cluster_options(cluster, False, kubeconfig, context)
@@ -113,24 +136,34 @@ def why(
     if settings.cluster.path is None and not example:
         live = options.cluster_options(None, True, kubeconfig, context)
         settings = options.read_configuration(config, overrides | live)
-    if wait and (example or settings.cluster.source == "files"):
-        raise typer.BadParameter("needs a live cluster", param_hint="--wait")
-    api = None if example else connect_api_server(settings)
-    target = named or _read_manifest(files or [], namespace, namespace_of(api))
-    if target.manifests is not None:
+    is_file = example or settings.cluster.source == "files"
+    _refuse("needs a live cluster", {"--wait": wait, "--watch": watch} if is_file else {})
+    api = None if example else _connect(settings, is_default=kubeconfig is None and context is None)
+    if files:
         admit = admission_of(admission, strict, dry_run_of(admission, api, strict))
-        target = replace(target, admission=admission, admit=admit)
-    of_files: FileAdmission = "none" if admission == "none" else "local"
-    read = _reader(settings, api, target, of_files, timeout=timeout, no_color=no_color, example=example)
+        target = replace(_read_manifest(files, namespace, namespace_of(api)), admission=admission, admit=admit)
+    admitted: FileAdmission = "none" if admission == "none" else "local"
+    source = source_of(settings, api, example=example)
+    read = _reader(settings, api, target, source, admitted, timeout=timeout, no_color=no_color)
+    # 3. Answer.
+    if is_list:
+        _list(partial(_read_pending, read, set()), output, no_color=no_color, watch=watch)
     diagnose = partial(_diagnose, read, node, set())
     found = diagnose()
     if wait:
         found = _wait(diagnose, found, wait_timeout)
     _print(found, output, one_node=node, show_all=show_all, no_color=no_color)
-    raise typer.Exit(EXIT_CODES[found.verdict])
+    raise typer.Exit(NOT_FOUND_EXIT_CODE if found.state == "NotFound" else EXIT_CODES[found.verdict])
 
 
 # --- input ------------------------------------------------------------------------------------------------------------
+
+
+def _refuse(reason: str, given: "Mapping[str, object]") -> None:
+    """Refuse the first of these options that was given; BadParameter with the reason."""
+    for option, value in given.items():
+        if value:
+            raise typer.BadParameter(reason, param_hint=option)
 
 
 def _named_pod(pod: str, namespace: str | None) -> "ReportTarget":
@@ -167,15 +200,29 @@ def _read_manifest(files: Sequence[str], namespace: str | None, default: str) ->
     return ReportTarget(given, name, found)
 
 
+def _connect(settings: "Configuration", *, is_default: bool) -> "ApiServer | None":
+    """Connect to a live cluster; `is_default`: without an option for it, so that other sources are suggested."""
+    from extender.cli.sources.cluster import connect_api_server
+    from extender.cluster.apiserver.credentials import CredentialsError
+
+    try:
+        return connect_api_server(settings)
+    except CredentialsError as error:
+        if not is_default:
+            raise
+        other = "--cluster PATH reads a file or a directory, --example the cluster that ships with the package"
+        raise CredentialsError(f"{error}\n{other}") from error
+
+
 def _reader(
     settings: "Configuration",
     api: "ApiServer | None",
     target: "ReportTarget",
+    source: "SourceReport",
     admission: "FileAdmission",
     *,
     timeout: float,
     no_color: bool,
-    example: bool,
 ) -> "Read":
     """Return the function that reads the cluster; each call reads a live cluster again, on the same connection."""
     from extender.cli.sources.cluster import read_cluster_files
@@ -184,29 +231,54 @@ def _reader(
     from extender.config.scheduler.load import load_kube_scheduler
 
     load_kube_scheduler(settings)  # report a mistake in the configuration before the cluster is read
-    if example:
-        return lambda: read_file(example_cluster(), settings, target)
+    if source.kind == "example":
+        return lambda: read_file(example_cluster(), settings, target, source)
     if api is None:
-        return lambda: read_file(read_cluster_files(settings, admission), settings, target)
-    return lambda: read_live(api, settings, target, timeout=timeout, no_color=no_color)
+        return lambda: read_file(read_cluster_files(settings, admission), settings, target, source)
+    return lambda: read_live(api, settings, target, source, timeout=timeout, no_color=no_color)
 
 
-def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
-    """Read the cluster and diagnose the pod; each warning is printed once."""
+def _read_and_warn(read: "Read", warned: set[str]) -> "PodCluster":
+    """Read the cluster; each warning is printed once."""
     from extender.cli import logs
-    from extender.core.eviction_history import EvictionHistory
-    from extender.report.diagnose import diagnose, not_found, with_admission, with_history
 
     cluster = read()
     for warning in cluster.warnings:
         if warning not in warned:
             logs.print_message(warning)
     warned.update(cluster.warnings)
+    return cluster
+
+
+def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
+    """Read the cluster and diagnose the pod."""
+    from msgspec.structs import replace as replaced
+
+    from extender.core.eviction_history import EvictionHistory
+    from extender.report.diagnose import diagnose, not_found, with_history
+
+    cluster = _read_and_warn(read, warned)
     if cluster.pod is None:
         found = not_found(cluster.snapshot, cluster.namespace, cluster.name, cluster.scheduler)
     else:
         found = diagnose(cluster.snapshot, cluster.pod, cluster.scheduler, EvictionHistory(time_ns()), node)
-    return with_admission(with_history(found, cluster.history), cluster.admission)
+    found = with_history(found, cluster.history)
+    known: Diagnosis = replaced(found, admission=cluster.admission, cluster=cluster.size, source=cluster.source)
+    return known
+
+
+def _read_pending(read: "Read", warned: set[str]) -> "PendingReport":
+    """Read the cluster and list its pending pods."""
+    from msgspec.structs import replace as replaced
+
+    from extender.core.eviction_history import EvictionHistory
+    from extender.report.lists.pending import pending_report
+
+    cluster = _read_and_warn(read, warned)
+    history = EvictionHistory(time_ns())
+    found = pending_report(cluster.snapshot, cluster.scheduler, history, cluster.namespace or None)
+    known: PendingReport = replaced(found, source=cluster.source)
+    return known
 
 
 # --- --wait -----------------------------------------------------------------------------------------------------------
@@ -244,12 +316,42 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
     return found
 
 
+# --- the pending pods -------------------------------------------------------------------------------------------------
+
+
+def _list(read: "Callable[[], PendingReport]", output: Output, *, no_color: bool, watch: bool) -> NoReturn:
+    """Print the pending pods, and with `watch` changes until the user interrupts; exit with the code for all pods."""
+    from extender.cli import logs
+    from extender.cli.output import pending_text, tables
+    from extender.errors import ClusterLost
+    from extender.report.pod_schema import EXIT_CODES
+
+    console, is_lost = tables.new_console(no_color), False
+    found = read()
+    if output in ("text", "wide"):
+        tables.print_parts(pending_text.render(found, time_ns(), is_wide=output == "wide"), console)
+    else:
+        _print_plain(found, output)
+    while watch:
+        sleep(WAIT_INTERVAL_SECONDS)
+        try:
+            before, found, is_lost = found, read(), False
+        except ClusterLost as error:  # for example while its API server restarts
+            if not is_lost:
+                logs.print_message(f"{error}; trying again")
+            is_lost = True
+            continue
+        if changes := list(pending_text.changes(before, found, time_ns())):
+            tables.print_parts(changes, console)
+    codes = {EXIT_CODES[one.verdict] for one in found.pods}
+    raise typer.Exit(next((code for code in (1, 3, 4) if code in codes), 0))
+
+
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
 def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all: bool, no_color: bool) -> None:
     """Print the diagnosis; JSON and YAML include only `one_node`, or with `show_all` every node."""
-    import msgspec
     from msgspec.structs import replace as replaced
 
     if output in ("text", "wide"):
@@ -259,7 +361,13 @@ def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all
         tables.print_parts(parts, tables.new_console(no_color))
         return
     nodes = [node for node in found.nodes if show_all or node.name == one_node]
-    shown = msgspec.to_builtins(replaced(found, nodes=nodes))
+    _print_plain(replaced(found, nodes=nodes), output)
+
+
+def _print_plain(found: "Diagnosis | PendingReport", output: Output) -> None:
+    import msgspec
+
+    shown = msgspec.to_builtins(found)
     if output == "yaml":
         import yaml
 

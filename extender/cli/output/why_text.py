@@ -21,14 +21,24 @@ from extender.cli.output.tables import (
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.framework.status import cut_message
 from extender.report.diagnose import evicted_sentence
-from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome, ReasonCount
+from extender.report.pod_schema import (
+    Diagnosis,
+    NodeDiagnosis,
+    NodePreemption,
+    PreemptionHelp,
+    PreemptionOutcome,
+    ReasonCount,
+)
 from extender.report.wording import (
+    PREEMPTION_HELP,
     STATUS_CODES,
     VERDICT_STYLES,
     brief_fact,
     describe_admission,
     describe_cause,
     describe_fact,
+    describe_help,
+    describe_source,
 )
 from extender.utilities.text import format_amount, join_names, pluralize
 
@@ -76,10 +86,12 @@ def _facts(found: Diagnosis) -> RenderableType:
     requested = [f"{format_amount(name, value)} {name}" for name, value in found.requests.items() if value]
     pod = f"{found.pod}, priority {found.priority}" + (f", requests {', '.join(requested)}" if requested else "")
     left_out = ", ".join(found.not_evaluated)
+    where = "" if found.source is None else describe_source(found.source)
     size = f"{pluralize(found.cluster.nodes, 'node')}, {pluralize(found.cluster.pods, 'pod')}"
     rows = {
         "scheduler": f"kube-scheduler {found.release}, {found.version_source}",
-        "cluster": size if found.state != "NotFound" or found.cluster.nodes else "",  # otherwise not read
+        "version": "" if found.source is None else found.source.version_hint,
+        "cluster": f"{where}: {size}" if found.cluster.nodes else where,  # without nodes, only pods were read
         "policies": "; ".join(found.policies),
         "hint": found.hint or "",
         "not evaluated": f"{left_out}: kube-scheduler may decide otherwise" if left_out else "",
@@ -124,16 +136,20 @@ def _history_lines(found: Diagnosis, history: PodHistory) -> Iterator[str]:
 
 
 def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
-    """Return a row per reason, with its code in a wide table, or else whether preemption may help."""
+    """Return a row per reason, with its code in a wide table, or else on how many of its nodes preemption helps."""
     code = "CODE" if is_wide else "PREEMPTION"
     rows = []
     for one in found.reasons:
         examples = one.examples if is_wide else one.examples[:MAX_EXAMPLES]
-        meaning = one.code if is_wide else "may help" if one.code == "Unschedulable" else "not helpful"
+        meaning = one.code if is_wide else describe_help(one.candidates, one.nodes)
         cells = (text(one.nodes), text(one.plugin), text(one.reason))
         names = join_names(examples, len(examples), one.nodes)
-        rows.append((*cells, text(meaning, STATUS_CODES[one.code].style), text(names)))
+        rows.append((*cells, text(meaning, PREEMPTION_HELP[_help(one.candidates)].style), text(names)))
     return AdaptiveTable(("NODES", "PLUGIN", "REASON", code, "EXAMPLES"), rows, lead=3)
+
+
+def _help(candidates: int) -> PreemptionHelp:
+    return "MakesRoom" if candidates else "NoRoom"
 
 
 def _render_facts(reasons: Sequence[ReasonCount]) -> Iterator[RenderableType]:
@@ -232,7 +248,8 @@ def _render_node(found: Diagnosis, node: NodeDiagnosis, *, show_all: bool) -> It
     if node.code == "Success":
         yield indented(text("the pod fits", "green"))
     else:
-        reasons, helps = "; ".join(node.reasons), STATUS_CODES[node.code].label
+        is_candidate = node.preemption is not None and node.preemption.status is None
+        reasons, helps = "; ".join(node.reasons), PREEMPTION_HELP[_help(is_candidate)].meaning
         yield indented(text(f"{node.plugin or 'framework'}: {reasons} ({node.code}: {helps})", "red"))
         for fact in node.facts:
             yield indented(text(describe_fact(fact)), 4)

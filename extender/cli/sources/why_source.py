@@ -15,7 +15,9 @@ from extender.errors import ClusterFileError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import DEFAULT_FEATURES
-from extender.report.simulation_schema import AdmissionReport
+from extender.report.scheduler_report import with_version_hint
+from extender.report.schema import SourceReport
+from extender.report.simulation_schema import AdmissionReport, ClusterSize
 from extender.whatif.arrivals import Arrivals, decode
 from extender.whatif.controllers import DAEMON_SET, NameGenerator
 from extender.whatif.daemon_sets import daemon_spec
@@ -29,15 +31,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReportTarget:
-    """The pod to explain: one of the cluster, or a manifest."""
+    """The pod to explain: one of the cluster, or a manifest; or the pending pods to list."""
 
     namespace: str
-    """Namespace; empty for that of the kubeconfig's context, or of the pod that this process runs in."""
+    """Namespace; empty for that of the kubeconfig's context, or of the pod that this process runs in, and in a list for
+    all."""
     name: str
     manifests: "ManifestFiles | None" = None
     """The pod or workload and what it needs, if it does not exist yet."""
     admission: AdmissionMode = "local"
     admit: Admit = field(default=admit)
+
+    @property
+    def is_list(self) -> bool:
+        """Return whether the pending pods are listed: neither a name nor a manifest was given."""
+        return not self.name and self.manifests is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +54,12 @@ class PodCluster:
 
     namespace: str
     name: str
+    source: SourceReport
+    size: ClusterSize
+    """Nodes and pods without the manifest."""
     snapshot: Snapshot
     pod: Pod | None
-    """None if the cluster has no such pod."""
+    """None if the cluster has no such pod, or if the pending pods are listed."""
     scheduler: KubeScheduler
     history: PodHistory | None = None
     warnings: Sequence[str] = ()
@@ -60,28 +71,46 @@ Read = Callable[[], PodCluster]
 """Reads the current state of the cluster."""
 
 
-def read_file(objects: ClusterObjects, settings: "Configuration", target: ReportTarget) -> PodCluster:
+def read_file(
+    objects: ClusterObjects, settings: "Configuration", target: ReportTarget, source: SourceReport
+) -> PodCluster:
     """Return the cluster of a file; a target without a namespace is in `default`."""
     from extender.config.scheduler.load import load_kube_scheduler
     from extender.k8s.version.found import version_of_pods
 
-    scheduler = load_kube_scheduler(settings, version_of_pods(objects.pods))
-    snapshot, namespace = _snapshot(objects, scheduler), target.namespace or "default"
+    found = version_of_pods(objects.pods)
+    scheduler = load_kube_scheduler(settings, found)
+    snapshot = snapshot_of(objects, scheduler)
+    namespace = target.namespace or ("" if target.is_list else source.namespace)
+    pod, report, size = snapshot.objects.pods.get((namespace, target.name)), None, size_of(snapshot)
     if target.manifests is not None:
-        arrived, report = _arrived(snapshot, target, target.manifests, scheduler)
-        return PodCluster(namespace, target.name, snapshot, arrived, scheduler, admission=report)
-    pod = snapshot.objects.pods.get((namespace, target.name))
-    return PodCluster(namespace, target.name, snapshot, pod, scheduler)
+        pod, report = _arrived(snapshot, target, target.manifests, scheduler)
+    hinted = with_version_hint(source, scheduler, objects.nodes, found)
+    return PodCluster(namespace, target.name, hinted, size, snapshot, pod, scheduler, admission=report)
 
 
 def read_live(
-    api: "ApiServer", settings: "Configuration", target: ReportTarget, *, timeout: float, no_color: bool
+    api: "ApiServer",
+    settings: "Configuration",
+    target: ReportTarget,
+    source: SourceReport,
+    *,
+    timeout: float,
+    no_color: bool,
 ) -> PodCluster:
-    """Read the parts of a live cluster that the pod's verdict depends on, within `timeout` seconds."""
+    """Read what the verdict on the pod, or on all pods, depends on from a live cluster, within `timeout` seconds."""
     from extender.cli.sources.read_progress import reading_progress
-    from extender.cluster.list.read import read_for_pod
+    from extender.cluster.list.read import read_cluster, read_for_pod
     from extender.config.scheduler.load import load_kube_scheduler
 
+    if target.is_list:
+        with reading_progress(no_color) as on_progress:
+            whole = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)
+        scheduler = load_kube_scheduler(settings, whole.found)
+        snapshot = snapshot_of(whole.objects, scheduler)
+        hinted = with_version_hint(source, scheduler, whole.objects.nodes, whole.found)
+        size, warnings = size_of(snapshot), whole.warnings
+        return PodCluster(target.namespace, "", hinted, size, snapshot, None, scheduler, warnings=warnings)
     namespace = target.namespace or api.namespace
     manifest = None if target.manifests is None else _preview(target.manifests)
     # What admission reads is read only for what is admitted here: not for a manifest of a stored pod.
@@ -95,14 +124,21 @@ def read_live(
             on_progress=on_progress,
             manifest=manifest if is_new else None,
         )
-    snapshot = _snapshot(found.objects, found.scheduler)
-    pod, report = found.pod, None
+    snapshot, scheduler = snapshot_of(found.objects, found.scheduler), found.scheduler
+    pod, report, size = found.pod, None, size_of(snapshot)
     if target.manifests is not None:
-        pod, report = _arrived(snapshot, target, target.manifests, found.scheduler)
-    return PodCluster(namespace, target.name, snapshot, pod, found.scheduler, found.history, found.warnings, report)
+        pod, report = _arrived(snapshot, target, target.manifests, scheduler)
+    hinted = with_version_hint(source, scheduler, found.objects.nodes, found.found)
+    about = (hinted, size, snapshot, pod, scheduler, found.history, found.warnings, report)
+    return PodCluster(namespace, target.name, *about)
 
 
-def _snapshot(objects: ClusterObjects, scheduler: KubeScheduler) -> Snapshot:
+def size_of(snapshot: Snapshot) -> ClusterSize:
+    return ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
+
+
+def snapshot_of(objects: ClusterObjects, scheduler: KubeScheduler) -> Snapshot:
+    """Return the snapshot of what was read; ClusterFileError if it is invalid."""
     try:
         return Snapshot.build(objects, scheduler.features)
     except ValueError as error:

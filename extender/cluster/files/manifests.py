@@ -25,6 +25,7 @@ from extender.admission.admit import admit
 from extender.admission.cluster import AdmissionCluster
 from extender.admission.findings import ASSUMED, LEFT_OUT, PRUNED, Findings, Refused
 from extender.cluster.files.reading import Contents, find_files
+from extender.cluster.watch.decode import kept_conditions
 from extender.core.profile import KubeScheduler
 from extender.errors import ClusterFileError
 from extender.k8s.devices.objects import ResourceClaim
@@ -545,12 +546,15 @@ def kind_of(name: str, api_version: str) -> str | None:
 
 
 def _with_defaults(loaded: Any, kind: Kind) -> Any:
-    """Set fields that the API server would have set: the namespace, a UID for a pod, and counts of devices."""
+    """Set fields that the API server would have set (namespace, UID, counts of devices), and drop what is not read."""
     metadata = loaded.metadata
     if kind.namespaced and not metadata.namespace:
         metadata = msgspec.structs.replace(metadata, namespace=DEFAULT_NAMESPACE)
     if isinstance(loaded, Pod) and not metadata.uid:
         metadata = msgspec.structs.replace(metadata, uid=f"{metadata.namespace}/{metadata.name}")
+    if isinstance(loaded, Pod) and loaded.status.conditions:
+        status = msgspec.structs.replace(loaded.status, conditions=kept_conditions(loaded))
+        loaded = msgspec.structs.replace(loaded, status=status)
     if isinstance(loaded, ResourceClaim):
         for request in loaded.spec.devices.requests or ():
             for one in filter(None, (request.exactly, *(request.first_available or ()))):

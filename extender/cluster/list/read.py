@@ -44,7 +44,7 @@ T = TypeVar("T")
 class ClusterForPod:
     """Objects, settings and history for a decision about one pod."""
 
-    objects: ClusterObjects  # Of the kinds that the pod needs; none if the pod is gone and no Event shows a preemption
+    objects: ClusterObjects  # Of the kinds that the pod needs; only pods if it is gone and no Event shows a preemption
     pod: Pod | None  # From the cluster or the manifest; None if the cluster has no such pod
     scheduler: KubeScheduler
     found: FoundVersion | None
@@ -137,10 +137,12 @@ class _Reading:
         about = _Subject(subject) if isinstance(subject, Pod) else self._subject(lister, *subject)
         found = version_found.chosen_version(self._result(of_pods), self._result(of_api_server))
         scheduler = load_scheduler(found)
-        # 2. If the pod is gone and was not preempted, there is nothing to read about it.
+        # 2. If the pod is gone and was not preempted, only other pods are read, whose names may be meant.
         if about.pod is None and all(event.reason != "Preempted" for event in about.events):
-            gone = pod_history(None, (), about.events, about.notes, lambda _: None)
-            return ClusterForPod(ClusterObjects(), None, scheduler, found, gone, ())
+            gone, objects = pod_history(None, (), about.events, about.notes, lambda _: None), ClusterObjects()
+            with contextlib.suppress(ClusterLost):
+                objects = _objects_of(self._read_all(lister, [pods_of("")]))
+            return ClusterForPod(objects, None, scheduler, found, gone, ())
         # 3. Read the kinds that the pod needs, each in a thread of its own, then those that nominated pods need.
         lister, wanted = self._lister(scheduler.preemption), requests_for(about.pod, scheduler, manifest)
         listed = self._read_all(lister, wanted)

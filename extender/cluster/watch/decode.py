@@ -23,7 +23,7 @@ from extender.core.snapshot.pod_table import start_time
 from extender.k8s import well_known
 from extender.k8s.devices.objects import EXTENDED_RESOURCE_CLAIM, ResourceClaim, ResourceSlice
 from extender.k8s.kinds import KINDS, Key, kind_without_group
-from extender.k8s.objects import Node, Object, ObjectMeta, Pod, PodSpec, PodStatus, Volume
+from extender.k8s.objects import Condition, Node, Object, ObjectMeta, Pod, PodSpec, PodStatus, Volume
 from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS
 from extender.k8s.storage.volumes import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
 from extender.k8s.validation import decode_error_message, validate
@@ -164,7 +164,7 @@ class Decoder:
             raise ValueError("metadata.name is missing")
         if isinstance(found, Pod) and not found.metadata.uid:
             raise ValueError("metadata.uid is missing")
-        return strip_unread_fields(self._kind, found, self._extra_annotations) if found.metadata.annotations else found
+        return _strip_annotations(self._kind, found, self._extra_annotations) if found.metadata.annotations else found
 
     def _intern_metadata(self, found: ObjectMeta, has_generation: bool) -> ObjectMeta:
         return replace(
@@ -200,8 +200,8 @@ class Decoder:
             annotations=shared("annotations", "labels"),
             owner_references=shared("owner_references", "parts"),
         )
-        status = cached.status if found.status == cached.status else self._intern_status(found)
-        return Pod(metadata, spec, status)
+        status = replace(found.status, conditions=self._kept_conditions(found))
+        return Pod(metadata, spec, cached.status if status == cached.status else self._intern_status(found))
 
     def _intern_pod(self, found: Pod) -> Pod:
         metadata = self._intern_metadata(found.metadata, has_generation=True)
@@ -227,11 +227,12 @@ class Decoder:
         )
 
     def _intern_status(self, found: Pod) -> PodStatus:
-        # Pods of a template share everything except start time, nominated node and generated claims.
+        # Pods of a template share everything except start time, nominated node, conditions and generated claims.
         status = replace(
             found.status,
             start_time=None,
             nominated_node_name="",
+            conditions=None,
             resource_claim_statuses=None,
             extended_resource_claim_status=None,
         )
@@ -243,13 +244,46 @@ class Decoder:
             self._pools["statuses"].get(key, status),
             start_time=found.status.start_time and self._pools["times"].text(found.status.start_time),
             nominated_node_name=self._pools["parts"].text(found.status.nominated_node_name),
+            conditions=self._kept_conditions(found),
             resource_claim_statuses=found.status.resource_claim_statuses,
             extended_resource_claim_status=found.status.extended_resource_claim_status,
         )
 
+    def _kept_conditions(self, found: Pod) -> list[Condition] | None:
+        """Return the conditions as `kept_conditions` does; those of pods with a node are shared."""
+        if not found.spec.node_name:
+            return kept_conditions(found)
+        key = _ENCODER.encode([(one.type, one.status, one.reason) for one in found.status.conditions or ()])
+        pool = self._pools["conditions"]
+        return pool.get(key, found.status.conditions if pool.has(key) else kept_conditions(found))
+
+
+def kept_conditions(pod: Pod) -> list[Condition] | None:
+    """Return the conditions; only a pod without a node keeps their times, and kube-scheduler's message of PodScheduled.
+
+    Pods with a node share the rest.
+    """
+    conditions, has_node = pod.status.conditions, bool(pod.spec.node_name)
+    return conditions and [
+        Condition(
+            one.type,
+            one.status,
+            one.reason,
+            one.message if one.type == "PodScheduled" and not has_node else "",
+            None if has_node else one.last_transition_time,
+        )
+        for one in conditions
+    ]
+
 
 def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] = frozenset()) -> Object:
-    """Return the object without unread annotations, claim templates and messages, which may hold confidential data."""
+    """Return the object without what no decision reads and may be confidential: annotations, messages, templates."""
+    if isinstance(one, Pod) and one.status.conditions:
+        one = replace(one, status=replace(one.status, conditions=kept_conditions(one)))
+    return _strip_annotations(kind, one, extra_annotations)
+
+
+def _strip_annotations(kind: str, one: Any, extra_annotations: frozenset[str]) -> Object:
     if one.metadata.annotations:
         kept = KEPT_ANNOTATIONS.get(kind, frozenset())
         found = one.metadata.annotations.items()

@@ -77,6 +77,20 @@ def sign_pod(pod: Pod) -> bytes | None:
     return signature if len(signature) <= MAX_KEY_BYTES else None
 
 
+def template_signature(pod: Pod) -> bytes | None:
+    """Return a key that pods share if they get the same verdicts, scores and victims on an unchanged snapshot.
+
+    None for a pod that has something of its own: a nomination, resource claims or ephemeral volumes.
+    """
+    metadata, spec, status, volumes = pod.metadata, pod.spec, pod.status, pod.spec.volumes or ()
+    if status.nominated_node_name or spec.resource_claims or _ALLOCATED(status) != _NOTHING_ALLOCATED:
+        return None
+    if any(volume.ephemeral is not None for volume in volumes):
+        return None
+    sources = [(_SOURCES(volume), volume.image) for volume in volumes if volume != Volume(name=volume.name)]
+    return _ENCODER.encode((metadata.namespace, metadata.labels, metadata.owner_references, sources, _SPEC(spec)))
+
+
 class NodeVerdicts:
     """Verdicts for the pods of one signature on all nodes."""
 

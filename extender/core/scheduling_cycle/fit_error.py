@@ -27,6 +27,9 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 PLUGIN_DISABLED = "plugin disabled"
 """PostFilter status of DynamicResources without its feature gate."""
 
+PREEMPTION = "preemption: "
+"""How the reasons of DefaultPreemption's PostFilter begin."""
+
 CYCLE_STATE_NOT_FOUND = "not found"
 """PostFilter error of DynamicResources if its PreFilter, which writes the CycleState, did not run."""
 
@@ -59,13 +62,13 @@ def rejected_by(filter_run: FilterRun, plugin: str) -> BoolArray:
 
 def preemption_failed(reason: str, code: str = "Unschedulable") -> CyclePostFilter:
     """Build DefaultPreemption's status for a pod that cannot or may not preempt."""
-    return CyclePostFilter(code=code, reasons=[f"preemption: {reason}"])
+    return CyclePostFilter(code=code, reasons=[f"{PREEMPTION}{reason}"])
 
 
 def preemption_succeeded(node: str, victims: int, features: Features) -> CyclePostFilter:
     """Build DefaultPreemption's status for a pod that is nominated to the node."""
     # Upstream writes "1 victims", too.
-    placement = f"preemption: found a potential placement for pod on node {node}, preempting {victims} victims"
+    placement = f"{PREEMPTION}found a potential placement for pod on node {node}, preempting {victims} victims"
     return CyclePostFilter(code="Success", reasons=[placement] if features.post_filter_tells_placement else [])
 
 

@@ -1,14 +1,17 @@
 """`extender why`: text, JSON and YAML, exit codes, what can be asked of a file and of a live cluster, and bad input."""
 
 import json
+import re
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from extender import cli
+from extender.cluster.apiserver.credentials import CredentialsError
 from extender.errors import ClusterLost
 from extender.report.pod_schema import EXIT_CODES
 from tests.builders import JSON, STARTED, NodeObject, budget, cluster, incoming, node, placed, pod, thing
@@ -51,10 +54,11 @@ def failure(monkeypatch, capsys, *arguments):
 # --- text -----------------------------------------------------------------------------------------------------------
 
 
-def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
+def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked, tmp_path):
     result = asked(FULL, "incoming", waiting=[incoming()], budgets=[budget(app="a")])
     assert result.exit_code == EXIT_CODES["FitsAfterPreemption"] == 3
-    shown = [" ".join(line.split()) for line in result.stdout.splitlines() if line.strip() and "──" not in line]
+    printed = re.sub(r"\d{4}-\d\d-\d\dT[0-9:]+Z", "TIME", result.stdout)
+    shown = [" ".join(line.split()) for line in printed.splitlines() if line.strip() and "──" not in line]
     assert shown == [
         (
             "default/incoming fits on none of 2 nodes: 2 with too little cpu (requests 1 cpu, most free: 0 on n1); "
@@ -66,10 +70,10 @@ def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
             "node n1, preempting 1 victims"
         ),
         "scheduler kube-scheduler 1.37, assumed: its version is not known",
-        "cluster 2 nodes, 3 pods",
+        f"cluster {tmp_path / 'cluster.json'}, written TIME: 2 nodes, 3 pods",
         "reasons, of 2 nodes",
         "NODES PLUGIN REASON PREEMPTION EXAMPLES",
-        "2 NodeResourcesFit Insufficient cpu may help n1, n2",
+        "2 NodeResourcesFit Insufficient cpu makes room on 1 n1, n2",
         "facts, by reason",
         "Insufficient cpu",
         "2 nodes: requests 1 cpu, most free: 0 on n1; no node has more free",
@@ -142,7 +146,8 @@ def test_json_and_yaml_are_the_same_and_list_the_nodes_that_are_asked_for(asked)
         ),
     )
     assert (found["preemption"]["node"], found["nodes"], found["details"]) == ("n1", [], None)
-    assert yaml.safe_load(asked(FULL, "incoming", "-o", "yaml", **given).stdout) == found
+    plain = yaml.safe_load(asked(FULL, "incoming", "-o", "yaml", **given).stdout)
+    assert plain | {"source": None} == found | {"source": None}  # the file was written again
     every = json.loads(asked(FULL, "incoming", "-o", "json", "--all", **given).stdout)
     assert [one["name"] for one in every["nodes"]] == ["n1", "n2"]
     one = json.loads(asked(FULL, "incoming", "-o", "json", "--node", "n2", **given).stdout)
@@ -172,7 +177,7 @@ def test_a_pod_is_named_with_its_namespace(asked, arguments):
 
 def test_a_pod_that_the_cluster_does_not_have(asked):
     result = asked(FULL, "shop/x")
-    assert (result.exit_code, result.stdout.splitlines()[0]) == (4, "the cluster has no pod shop/x")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (5, "the cluster has no pod shop/x")
 
 
 def test_a_pod_that_does_not_exist_yet_is_read_from_a_manifest(tmp_path, asked):
@@ -226,12 +231,20 @@ def test_a_manifest_of_a_pod_that_runs_already_is_an_error(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param([], "specify a pod, or a manifest", id="no pod"),
-        pytest.param(["a", "--pod", "x.yaml"], "specify a pod, or a manifest", id="two pods"),
-        pytest.param(["a", "--cluster", "x", "--example"], "--example cannot be combined", id="two clusters"),
+        pytest.param(["a", "--pod", "x.yaml"], "cannot be combined with --pod FILE", id="two pods"),
+        pytest.param(["a", "--cluster", "x", "--example"], "--example: cannot be combined", id="two clusters"),
+        pytest.param(["--node", "n1"], "--node: applies to one pod", id="a node without a pod"),
+        pytest.param(["--wait"], "--wait: applies to one pod", id="waiting for all pods"),
+        pytest.param(["a", "-A"], "--all-namespaces: lists pending pods", id="a pod of all namespaces"),
+        pytest.param(["a", "-w"], "--watch: lists pending pods", id="watching one pod"),
+        pytest.param(["-A", "-n", "shop"], "--all-namespaces: cannot be combined", id="one namespace and all"),
+        pytest.param(["-w", "--example"], "--watch: needs a live cluster", id="watching the example"),
+        pytest.param(["-w", "-o", "json"], "--watch: prints text", id="watching in JSON"),
         pytest.param(["a", "--example", "--wait"], "needs a live cluster", id="waiting for the example"),
         pytest.param(["a", "--cluster", "x", "--wait"], "needs a live cluster", id="waiting for a file"),
-        pytest.param(["a", "--cluster", "x", "--context", "y"], "--cluster cannot be", id="a file and a context"),
+        pytest.param(
+            ["a", "--cluster", "x", "--context", "y"], "--cluster: cannot be combined", id="a file and a context"
+        ),
         pytest.param(["shop/a", "--timeout", "inf"], "--timeout", id="no time limit"),
         pytest.param(["shop/a", "-n", "batch"], "contradicts shop/a", id="two namespaces"),
         pytest.param(["a/b/c"], "expected POD or NAMESPACE/POD", id="three parts"),
@@ -358,7 +371,7 @@ def test_waiting_ends_when_the_pod_has_its_node(live, monkeypatch):
 
 def test_waiting_ends_with_the_last_verdict_when_its_time_is_over_or_the_pod_is_gone(live, monkeypatch):
     api, access = live
-    assert run("x", *access, "--wait").exit_code == 4
+    assert run("x", *access, "--wait").exit_code == 5
     api.put("Pod", incoming("new", namespace="shop"))
     result = run("new", *access, "--wait", "--wait-timeout", "0")
     assert result.exit_code == 3
@@ -417,6 +430,107 @@ def test_what_was_not_read_is_not_counted(live):
     assert "0 nodes" not in run("unknown", *access).stdout
 
 
+def test_the_answer_names_context_and_server_and_another_version_of_kubelets(live):
+    api, access = live
+    api.put("Node", node("n1", cpu="1", nodeInfo={"kubeletVersion": "v1.99.1"}).raw)
+    api.put("Pod", incoming("new", namespace="shop"))
+    found = json.loads(run("new", *access, "-o", "json").stdout)["source"]
+    assert (found["kind"], found["context"], found["server"], found["namespace"]) == ("live", "main", api.url, "shop")
+    assert found["versionHint"].startswith("kubelets are 1.99 on 1 node, so kube-scheduler may be 1.99 rather than")
+    assert f"context main ({api.url})" in run("new", *access).stdout
+
+
+def test_a_missing_pod_of_a_live_cluster_gets_the_pods_that_may_be_meant(live):
+    api, access = live
+    owner = [{"kind": "ReplicaSet", "name": "web-5d9f", "controller": True}]
+    api.put("Pod", incoming("web-5d9f-abcde", namespace="shop", metadata={"ownerReferences": owner}))
+    result = run("web", *access, "-o", "json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["suggestions"]) == (5, ["shop/web-5d9f-abcde"])
+    assert found["why"].endswith("; Deployment shop/web has the pods shop/web-5d9f-abcde")
+
+
+def test_without_a_kubeconfig_other_sources_are_named(monkeypatch, tmp_path):
+    forget_everything(monkeypatch, tmp_path)
+    for arguments in ((), ("shop/a",)):
+        result = run(*arguments)
+        assert isinstance(result.exception, CredentialsError)
+        assert "--example" in str(result.exception)
+    assert "--example" not in str(run("shop/a", "--kubeconfig", "/none").exception)
+
+
+# --- the pending pods -------------------------------------------------------------------------------------------------
+
+
+def waiting_pods():
+    return [
+        incoming("large", cpu="3", metadata={"creationTimestamp": STARTED}),
+        incoming("gated", schedulingGates=[{"name": "quota"}]),
+        incoming("other", namespace="shop", schedulerName="volcano"),
+    ]
+
+
+def test_without_a_name_every_pending_pod_is_listed_by_cause(asked):
+    result = asked(FULL, waiting=waiting_pods())
+    assert result.exit_code == EXIT_CODES["DoesNotFit"]
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines() if "──" not in line]
+    assert lines[0].startswith("3 pods are pending: 1 without a node that fits, 1 gated, 1 for another scheduler; ")
+    assert "1 2026-01-01 00:00:00 nodes with too little cpu" in lines
+    rows = [line for line in lines if line.startswith(("default ", "shop "))]
+    assert rows == [
+        'shop other unknown for another scheduler: "volcano"',
+        "default large 2026-01-01 00:00:00 2 of 2 nodes with too little cpu no room",
+        "default gated unknown waiting for scheduling gates: [quota]",
+    ]
+
+
+def test_the_list_of_one_namespace_and_its_exit_codes(asked):
+    assert asked(FULL, "-n", "shop", waiting=waiting_pods()).exit_code == EXIT_CODES["Unknown"]
+    assert asked(FULL, "-A", waiting=[incoming()]).exit_code == EXIT_CODES["FitsAfterPreemption"]
+    assert asked(FITTING, waiting=[incoming()]).exit_code == EXIT_CODES["Fits"]
+    nothing = asked(FULL, "-n", "none", waiting=waiting_pods())
+    assert (nothing.exit_code, nothing.stdout.splitlines()[0]) == (0, "no pod is pending in namespace none")
+
+
+def test_the_list_in_json_and_yaml_is_the_report(asked):
+    found = json.loads(asked(FULL, "-o", "json", waiting=waiting_pods()).stdout)
+    assert [one["pod"] for one in found["pods"]] == ["shop/other", "default/large", "default/gated"]
+    assert (found["namespace"], found["source"]["kind"]) == (None, "file")
+    plain = yaml.safe_load(asked(FULL, "-o", "yaml", waiting=waiting_pods()).stdout)
+    assert plain["pods"] == found["pods"]
+
+
+class Stop(Exception):
+    """The user interrupts."""
+
+
+def test_watching_prints_what_changes_as_lines(live, monkeypatch):
+    api, access = live
+    api.put("Pod", incoming("new", namespace="shop"))
+    steps = [
+        lambda: api.put("Pod", incoming("next", namespace="shop", schedulingGates=[{"name": "quota"}])),
+        lambda: api.put("Pod", placed(pod("new", namespace="shop", priority=1000), "n1")),
+        lambda: api.faults.add(Fault("list", "Node", Answer(400, "restarting"))),
+        lambda: api.put("Pod", incoming("next", namespace="shop", cpu="9")),
+    ]
+
+    def change(_seconds):
+        if not steps:
+            raise Stop
+        steps.pop(0)()
+
+    monkeypatch.setattr(sys.modules["extender.cli.commands.why"], "sleep", change)
+    result = run(*access, "-w")
+    assert isinstance(result.exception, Stop)
+    changes = [line.partition("  ")[2] for line in result.stdout.splitlines() if re.match(r"\d\d:\d\d:\d\dZ  ", line)]
+    assert changes == [
+        "shop/next  new: waiting for scheduling gates: [quota]",
+        "shop/new  not pending any more",
+        "shop/next  1 of 1 nodes with too little cpu; before: waiting for scheduling gates: [quota]",
+    ]
+    assert "restarting; trying again" in result.stderr
+
+
 # --- a kubectl plugin -----------------------------------------------------------------------------------------------
 
 
@@ -426,3 +540,24 @@ def test_the_kubectl_plugin_is_the_same_command(monkeypatch, capsys):
         cli.kubectl_why()
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("shop/cart-0 is on worker-c1")
+
+
+def test_the_usage_of_the_kubectl_plugin_works_when_typed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["kubectl-extender_why", "--help"])
+    with pytest.raises(SystemExit):
+        cli.kubectl_why()
+    assert capsys.readouterr().out.startswith("Usage: kubectl extender-why [OPTIONS] [NAMESPACE/POD]\n")
+
+
+# --- a pod of a dump that fits ----------------------------------------------------------------------------------------
+
+
+def test_a_pod_of_a_dump_that_fits_is_retried_and_its_condition_says_what_stood_in_its_way():
+    folder = Path(__file__).parents[1] / "cases" / "u08-fits-but-pending-in-a-dump"
+    result = run("d/db-new", "--cluster", folder / "cluster.json", "-o", "json")
+    hint = json.loads(result.stdout)["hint"]
+    assert "after a change that may help it, and every 5 minutes by default" in hint
+    assert "condition PodScheduled" in hint
+    assert hint.endswith("1 node(s) didn't match pod affinity rules, 1 node(s) were unschedulable.")
+    before = json.loads(run("d/db-new", "--cluster", folder / "before.yaml", "-o", "json").stdout)
+    assert (before["verdict"], before["hint"]) == ("DoesNotFit", None)

@@ -60,10 +60,11 @@ def test_the_pod_comes_first_and_then_the_kinds_that_it_needs(shop):
     assert (found.warnings, found.scheduler, found.found) == ((), NO_SPREADING, None)
 
 
-def test_no_list_of_all_pods_is_asked_for_where_there_is_no_such_pod(shop):
+def test_only_pods_are_read_where_there_is_no_such_pod_for_names_that_may_be_meant(shop):
     found = read(shop, ("default", "missing"))
     assert (found.pod, found.objects.nodes, found.history and found.history.preempted) == (None, (), None)
-    assert "/api/v1/pods" not in lists(shop)
+    assert len(found.objects.pods) > 0
+    assert "/api/v1/nodes" not in lists(shop)
 
 
 def test_names_reach_the_server_as_they_are(shop):

@@ -12,7 +12,7 @@ import pytest
 import extender
 from extender.cluster.watch import decode as decoding
 from extender.cluster.watch import interning
-from extender.cluster.watch.decode import KEPT_ANNOTATIONS, KEPT_GENERATIONS
+from extender.cluster.watch.decode import KEPT_ANNOTATIONS, KEPT_GENERATIONS, kept_conditions
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod, Volume
@@ -90,7 +90,8 @@ def plain(raw, kind):
     replace = msgspec.structs.replace
     if isinstance(whole, Pod):
         read = [volume for volume in whole.spec.volumes or () if volume != Volume(name=volume.name)]
-        whole = replace(whole, spec=replace(whole.spec, volumes=read or None))
+        status = replace(whole.status, conditions=kept_conditions(whole))
+        whole = replace(whole, spec=replace(whole.spec, volumes=read or None), status=status)
     generation = whole.metadata.generation if kind in KEPT_GENERATIONS else 0
     about = replace(whole.metadata, annotations=kept or None, generation=generation)
     if kind == "ResourceSlice":

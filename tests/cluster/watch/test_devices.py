@@ -105,7 +105,7 @@ def test_pods_of_a_template_share_their_status_although_each_has_its_own_claim()
         status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"c-{number}"}]}
         conditions = [{"type": "Ready", "status": "True"}]
         claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
-        return pod(f"p{number}", resourceClaims=claims, status=status | {"conditions": conditions})
+        return pod(f"p{number}", resourceClaims=claims, nodeName="n1", status=status | {"conditions": conditions})
 
     one, other = decoded("Pod", using(1), using(2))
     assert one.status.conditions is other.status.conditions

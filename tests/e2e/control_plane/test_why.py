@@ -21,7 +21,7 @@ JSON = dict[str, Any]
 ROOT = Path(__file__).parents[3]
 
 PENDING = [one["metadata"]["name"] for one in pending_pods()]
-DOES_NOT_FIT, FITS_AFTER_PREEMPTION, NOT_TRIED = 1, 3, 4
+DOES_NOT_FIT, FITS_AFTER_PREEMPTION, NOT_TRIED, NOT_FOUND = 1, 3, 4, 5
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,27 @@ def test_what_kube_scheduler_does_not_try(cluster, answers):
         assert name not in failures(cluster.api)
 
 
+def test_without_a_name_exactly_the_pending_pods_are_listed_with_the_causes_of_their_events(cluster):
+    code, said = why(cluster)
+    pods = {one["metadata"]["name"]: one for one in cluster.api.list("v1/Pod", "default")}
+    waiting = {name for name, one in pods.items() if not one["spec"].get("nodeName")}
+    listed = {one["pod"].removeprefix("default/"): one for one in said["pods"]}
+    assert listed.keys() == waiting == {*PENDING, *(one["metadata"]["name"] for one in not_tried_pods())}
+    assert code == DOES_NOT_FIT
+    assert said["source"]["kind"] == "live"
+    events = failures(cluster.api)
+    for name, one in listed.items():
+        assert one["state"] == ("Pending" if name in events else "NotOurs" if name == "of-another" else "Gated")
+        conditions = {each["type"]: each for each in pods[name].get("status", {}).get("conditions") or ()}
+        own = conditions.get("PodScheduled", {}).get("lastTransitionTime")
+        assert one["since"] == (own or pods[name]["metadata"]["creationTimestamp"])
+        if name in events:
+            assert one["message"] == events[name]
+            assert all(reason["reason"] in events[name] for reason in one["reasons"])
+            assert one["preemption"] in ("NoRoom", "NotAllowed")
+    assert sum(one["pods"] for one in said["causes"]) == len(listed)
+
+
 @pytest.mark.parametrize("number", [0, 1, 3])
 def test_a_manifest_names_the_victims_of_a_preemption(cluster, number):
     """Before the pod exists: the node or one of equal cost, the victims and the budgets that it breaks."""
@@ -132,7 +153,7 @@ def test_an_evicted_pod_was_preempted_by_the_pod_that_runs_in_its_place(cluster)
     bound = api.wait_until(lambda: api.get("Pod", name)["spec"].get("nodeName"), 30, f"{name} to be bound")
     evicted = api.wait_until(lambda: evicted_for(api, uid), 20, "an event Preempted")
     code, said = why(cluster, f"default/{evicted[0]}")
-    assert (code, said["state"]) == (NOT_TRIED, "NotFound")
+    assert (code, said["state"]) == (NOT_FOUND, "NotFound")
     by = said["history"]["preempted"]
     assert by["message"] == f"Preempted by pod {uid} on node {bound}"
     assert (by["node"], by["preemptorUID"], by["preemptor"]) == (bound, uid, f"default/{name}")

@@ -1,0 +1,56 @@
+"""Suggest names for one that the cluster does not have: of pods, of the pods of a workload, and of nodes.
+
+Rule: only names that the cluster has are suggested.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from difflib import get_close_matches
+
+from extender.k8s.objects import Pod
+from extender.report.wording import DID_YOU_MEAN, IN_OTHER_NAMESPACES, PODS_OF_WORKLOAD
+from extender.utilities.text import join_names
+
+MAX_SUGGESTED = 5
+"""Maximum number of names that a sentence suggests."""
+
+_CRON_JOB_DIGITS = 8
+"""Least number of digits at the end of the name of a CronJob's Job: its time in minutes."""
+
+
+def did_you_mean(name: str, names: Collection[str]) -> str:
+    """Return a question that names the most similar names, after a semicolon; empty without any."""
+    near = get_close_matches(name, names, MAX_SUGGESTED)
+    return DID_YOU_MEAN.format(names=join_names(near, MAX_SUGGESTED)) if near else ""
+
+
+def suggest_pods(pods: Iterable[Pod], namespace: str, name: str) -> tuple[str, list[str]]:
+    """Return the end of a sentence and the keys of the pods that may be meant by `namespace`/`name`."""
+    pods = sorted(pods, key=lambda pod: (bool(pod.spec.node_name), pod.key))
+    if elsewhere := [pod.key for pod in pods if pod.metadata.name == name]:
+        return IN_OTHER_NAMESPACES.format(names=join_names(elsewhere, MAX_SUGGESTED)), elsewhere
+    of_workload: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        for kind, owner in _workloads(pod):
+            if owner == name:
+                of_workload.setdefault((pod.metadata.namespace, kind), []).append(pod.key)
+    if of_workload:
+        (owner_namespace, kind), keys = min(of_workload.items(), key=lambda item: (item[0][0] != namespace, item[0]))
+        names = join_names(keys, MAX_SUGGESTED)
+        return PODS_OF_WORKLOAD.format(workload=f"{kind} {owner_namespace}/{name}", names=names), keys
+    own = [pod.metadata.name for pod in pods if pod.metadata.namespace == namespace]
+    longer = [one for one in own if one.startswith(name)]
+    near = [f"{namespace}/{one}" for one in longer or get_close_matches(name, own, MAX_SUGGESTED)]
+    near = near or get_close_matches(f"{namespace}/{name}", [pod.key for pod in pods], MAX_SUGGESTED, 0.7)
+    return (DID_YOU_MEAN.format(names=join_names(near, MAX_SUGGESTED)), near) if near else ("", [])
+
+
+def _workloads(pod: Pod) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of the pod's controller, and of the Deployment or CronJob that its name points to."""
+    owner = pod.metadata.controller
+    if owner is not None:
+        yield owner.kind, owner.name
+        above, _, suffix = owner.name.rpartition("-")
+        if owner.kind == "ReplicaSet":
+            yield "Deployment", above
+        elif owner.kind == "Job" and suffix.isdigit() and len(suffix) >= _CRON_JOB_DIGITS:
+            yield "CronJob", above
