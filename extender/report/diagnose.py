@@ -44,7 +44,7 @@ from extender.report.cycle_report import claim_hint, evicted_pods
 from extender.report.facts.node_facts import facts_of_nodes, summarize
 from extender.report.facts.pods import pod_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS
-from extender.report.facts.schema import PodStatusFact, UnboundClaimsFact
+from extender.report.facts.schema import FactCount, PodStatusFact, UnboundClaimsFact
 from extender.report.lists.similar_names import did_you_mean, suggest_pods
 from extender.report.pod_schema import (
     Diagnosis,
@@ -76,6 +76,9 @@ from extender.utilities.text import is_bytes, join_counts, join_names, pluralize
 
 MAX_EXAMPLES = 10
 """Maximum number of node names that a reason lists."""
+
+MAX_NODES_WITH_FACTS = 50
+"""Maximum number of nodes that are asked for facts where the nodes are not shown: a fact takes some 20 µs."""
 
 MAX_LISTED = 3
 """Maximum number of pods that a sentence names, and of nodes that the pod's own node is compared with."""
@@ -126,7 +129,9 @@ def diagnose(
     judged = _with_nodes(about, evaluation, node, with_scores=with_nodes)
     if cycle is not None:
         judged = _with_outcome(judged, cycle, evaluation, scheduler)
-    shown: Diagnosis = judged if with_nodes else replace(judged, nodes=[])
+    if not with_nodes:  # only some nodes have facts, which would be counted wrongly
+        judged = replace(judged, nodes=[], reasons=[replace(one, facts=[]) for one in judged.reasons])
+    shown: Diagnosis = judged
     return shown
 
 
@@ -273,21 +278,22 @@ def node_diagnoses(evaluation: Evaluation, first: int | None = None) -> list[Nod
 
 
 def _rejected_nodes(evaluation: Evaluation) -> Iterator[NodeDiagnosis]:
-    """Yield the nodes that reject the pod, by name, without scores and victims."""
+    """Yield the nodes that reject the pod, by name, without scores and victims; some of them have facts."""
     snapshot, facts, found = evaluation.context.snapshot, facts_of_nodes(evaluation), evaluation.filter
     statuses = found.statuses(np.arange(len(snapshot.node_names)))
     distinct = [_report_status(status, evaluation.filter.prefilter_plugins) for status in statuses.distinct]
     is_candidate = mask_of(evaluation.policies.rows[evaluation.candidates], len(snapshot.node_names)).tolist()
-    indices = statuses.indices.tolist()
-    for row in np.argsort(snapshot.name_order).tolist():
+    indices, every = statuses.indices.tolist(), 1 + len(snapshot.node_names) // MAX_NODES_WITH_FACTS
+    for place, row in enumerate(np.argsort(snapshot.name_order).tolist()):
         status = distinct[indices[row]]
+        has_facts = place % every == 0 and status.code in _REJECTED
         if status.code != "Success":
             yield NodeDiagnosis(
                 name=snapshot.node_names[row],
                 code=status.code,
                 plugin=status.plugin,
                 reasons=status.reasons,
-                facts=[*facts(row, statuses.distinct[indices[row]].plugin)] if status.code in _REJECTED else [],
+                facts=[*facts(row, statuses.distinct[indices[row]].plugin)] if has_facts else [],
                 scores=None,
                 preemption=_CANDIDATE if is_candidate[row] else None,
                 not_evaluated=[],
@@ -376,6 +382,7 @@ def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, schedu
         why=why,
         cause=cause.words,
         cause_nodes=cause.nodes,
+        cause_facts=[one.fact for one in cause.facts],
         node=cycle.node if cycle.outcome == "Scheduled" else None,
         ties=[] if cycle.score is None else cycle.score.ties,
         preemption=preemption,
@@ -447,8 +454,8 @@ class Cause(NamedTuple):
     words: str
     nodes: int
     """0: a reason of the pod itself, whatever the node."""
-    facts: str = ""
-    """What exactly rejects these nodes, in brackets."""
+    facts: Sequence[FactCount] = ()
+    """What exactly rejects these nodes, the most common first."""
 
 
 def _causes(cycle: Cycle, nodes: Sequence[NodeDiagnosis], run: FilterRun) -> list[Cause]:
@@ -456,7 +463,7 @@ def _causes(cycle: Cycle, nodes: Sequence[NodeDiagnosis], run: FilterRun) -> lis
     if cycle.post_filter is None:
         return [Cause(cycle.message, 0)]
     if run.prefilter_status is not None:
-        return [Cause(run.prefilter_status.message, 0, in_brackets(summarize(nodes), len(nodes)))]
+        return [Cause(run.prefilter_status.message, 0, summarize(nodes))]
     # The nodes to which the pod is not pinned come last: they are rarely why it is not scheduled.
     pinned, rejected = run.prefilter_node_names, dict[tuple[bool, str], list[NodeDiagnosis]]()
     for one in nodes:
@@ -464,7 +471,7 @@ def _causes(cycle: Cycle, nodes: Sequence[NodeDiagnosis], run: FilterRun) -> lis
             words = phrase_of(one.code, one.plugin, tuple(one.reasons))
             rejected.setdefault((pinned is not None and one.name not in pinned, words), []).append(one)
     ordered = sorted(rejected.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
-    return [Cause(words, len(of), in_brackets(summarize(of), len(of))) for (_, words), of in ordered]
+    return [Cause(words, len(of), summarize(of)) for (_, words), of in ordered]
 
 
 def _rejected_sentence(
@@ -472,17 +479,21 @@ def _rejected_sentence(
 ) -> str:
     """Return the sentence about a pod that fits on no node."""
     pod, first = cycle.pod.key, causes[0]
+    prefilter = "" if first.nodes else first.words
     if not nodes:
         return f"{pod} fits nowhere: the cluster has no nodes"
     if cycle.post_filter is None:
         return f"{pod} is not scheduled: {cycle.message}"
     if len(nodes) == 1:
-        where = f"{pod} does not fit on {nodes[0].name}: {', '.join(nodes[0].reasons)}{first.facts}"
+        where = f"{pod} does not fit on {nodes[0].name}: {', '.join(nodes[0].reasons)}{in_brackets(first.facts, 1, prefilter)}"
     elif not first.nodes:
-        where = f"{pod} fits on none of {len(nodes)} nodes: {first.words}{first.facts}"
+        where = (
+            f"{pod} fits on none of {len(nodes)} nodes: {first.words}{in_brackets(first.facts, len(nodes), prefilter)}"
+        )
     else:
         # `5 with a taint that it does not tolerate (gpu:NoSchedule), 1 cordoned`: facts of the most common cause
-        counts = [(first.words + first.facts, first.nodes), *((one.words, one.nodes) for one in causes[1:])]
+        facts = in_brackets(first.facts, first.nodes)
+        counts = [(first.words + facts, first.nodes), *((one.words, one.nodes) for one in causes[1:])]
         where = f"{pod} fits on none of {len(nodes)} nodes: {join_counts(counts, MAX_PHRASES)}"
     return f"{where}; {_preemption_clause(cycle.pod, preemption)}"
 

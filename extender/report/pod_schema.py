@@ -164,6 +164,8 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     """The commonest reason against the nodes, or why kube-scheduler does not try the pod; empty where it fits."""
     cause_nodes: int = 0
     """Number of nodes with this cause; 0 if it is not about single nodes."""
+    cause_facts: list[AnyFact] = []
+    """What exactly rejects these nodes: the most common facts."""
     node: str | None = None
     """The node that the pod has, or the one that it would be bound to."""
     ties: list[str] = []
@@ -233,6 +235,8 @@ class PendingPodReport(DiagnosisStruct, frozen=True, kw_only=True):
     """The commonest reason against its nodes, or why kube-scheduler does not try it: the key of its group."""
     nodes: int
     """Number of nodes with this cause; 0 if the cause is not about nodes."""
+    facts: list[AnyFact]
+    """What exactly rejects these nodes: the most common facts, of up to 50 of the cluster's nodes."""
     message: str
     """kube-scheduler's message; empty where the pod fits."""
     reasons: list[ReasonCount]

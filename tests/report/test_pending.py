@@ -7,6 +7,7 @@ from extender.k8s.time import SECOND, human_duration
 from extender.report import diagnose as diagnosing
 from extender.report.lists import pending
 from extender.report.lists.pending import pending_report
+from extender.report.wording import brief_fact
 from tests.builders import JSON, NodeObject, built, cluster, incoming, node, pod
 
 SCHEDULER = KubeScheduler((Profile(),))
@@ -116,6 +117,13 @@ def test_the_node_of_a_daemon_set_s_pod_is_the_cause_not_the_nodes_to_which_it_i
     assert [(one.plugin, one.nodes) for one in found.reasons] == [("NodeAffinity", 3), ("NodeResourcesFit", 1)]
 
 
+def test_the_cause_has_its_fact():
+    tainted: Nodes = {node(f"n{number}", taints=[{"key": "gpu", "effect": "NoSchedule"}]): [] for number in range(120)}
+    found = only(tainted, incoming())
+    assert (found.cause, found.nodes) == ("nodes with a taint that it does not tolerate", 120)
+    assert [brief_fact(one) for one in found.facts] == ["gpu:NoSchedule"]
+
+
 # --- templates --------------------------------------------------------------------------------------------------------
 
 
@@ -156,7 +164,11 @@ def test_every_pod_has_the_answer_that_why_gives_it(diagnosed):
         if not waiting.spec.node_name:
             own = diagnosing.diagnose(here, waiting, SCHEDULER)
             one = shared["/".join(key)]
-            assert (one.verdict, one.message, one.reasons) == (own.verdict, own.message, own.reasons)
+            reasons = [(each.plugin, each.reason, each.nodes, each.candidates, each.examples) for each in own.reasons]
+            assert (one.verdict, one.message) == (own.verdict, own.message)
+            assert reasons == [
+                (each.plugin, each.reason, each.nodes, each.candidates, each.examples) for each in one.reasons
+            ]
             evicted = [] if own.preemption is None else own.preemption.victims
             assert one.victims == [each.pod for each in evicted]
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from extender.cli.output.tables import AdaptiveTable, format_timestamp, indented, section_heading, text
 from extender.k8s.time import format_time, human_duration, parse_time
 from extender.report.pod_schema import PendingPodReport, PendingReport
-from extender.report.wording import PREEMPTION_HELP, VERDICT_STYLES, describe_source
+from extender.report.wording import PREEMPTION_HELP, VERDICT_STYLES, brief_fact, describe_source
 from extender.utilities.text import join_names, pluralize
 
 MAX_VICTIMS = 2
@@ -68,7 +68,9 @@ def changes(before: PendingReport, found: PendingReport, now: int) -> Iterator[T
 
 
 def _cause(one: PendingPodReport, found: PendingReport) -> str:
-    return f"{one.nodes} of {found.cluster.nodes} {one.cause}" if one.nodes else one.cause
+    # A fact that differs from node to node, such as what is free, would be that of one of them.
+    fact = next((f" ({brief_fact(fact)})" for fact in one.facts if not fact.cause), "")
+    return f"{one.nodes} of {found.cluster.nodes} {one.cause}{fact}" if one.nodes else one.cause
 
 
 def _since(time: str | None, now: int, *, is_live: bool) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins.node_resources import ResourceConstraint
 from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
+from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import incoming_requests
 from extender.report.facts.pods import resize_facts
@@ -88,6 +89,7 @@ def _of_no_node(name: str, requested: int) -> ResourceFact:
     )
 
 
+@derived("any")
 def _resizing(snapshot: Snapshot) -> dict[int, list[ResizeFact]]:
     """Return node row -> its pods whose resize is deferred or infeasible, by resource."""
     found = defaultdict[int, list[ResizeFact]](list)

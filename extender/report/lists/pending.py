@@ -97,6 +97,7 @@ def _report(pod: Pod, found: Diagnosis) -> PendingPodReport:
         verdict=found.verdict,
         cause=_cause(pod, found),
         nodes=found.cause_nodes,
+        facts=found.cause_facts,
         message=found.message,
         reasons=found.reasons,
         preemption=help_,

@@ -100,7 +100,7 @@ def test_nodes_that_prefilter_leaves_out_are_told_the_name(wanted, meeting):
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [wanted]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
     found = diagnosed(DISKS, incoming(affinity=affinity, cpu="64"))
-    assert next(one.plugin for one in found.nodes if one.name == "a") == ""
+    assert next(one.plugin for one in found.nodes if one.name == "a") == "NodeAffinity"
     (fact,) = facts_on(found, "a")
     assert (fact.requirement, fact.value, fact.meeting) == (f"metadata.name={wanted}", "a", meeting)
 
