@@ -479,20 +479,17 @@ def _rejected_sentence(
 ) -> str:
     """Return the sentence about a pod that fits on no node."""
     pod, first = cycle.pod.key, causes[0]
-    prefilter = "" if first.nodes else first.words
     if not nodes:
         return f"{pod} fits nowhere: the cluster has no nodes"
     if cycle.post_filter is None:
         return f"{pod} is not scheduled: {cycle.message}"
+    facts = in_brackets(first.facts, first.nodes or len(nodes), "" if first.nodes else first.words)
     if len(nodes) == 1:
-        where = f"{pod} does not fit on {nodes[0].name}: {', '.join(nodes[0].reasons)}{in_brackets(first.facts, 1, prefilter)}"
+        where = f"{pod} does not fit on {nodes[0].name}: {', '.join(nodes[0].reasons)}{facts}"
     elif not first.nodes:
-        where = (
-            f"{pod} fits on none of {len(nodes)} nodes: {first.words}{in_brackets(first.facts, len(nodes), prefilter)}"
-        )
+        where = f"{pod} fits on none of {len(nodes)} nodes: {first.words}{facts}"
     else:
         # `5 with a taint that it does not tolerate (gpu:NoSchedule), 1 cordoned`: facts of the most common cause
-        facts = in_brackets(first.facts, first.nodes)
         counts = [(first.words + facts, first.nodes), *((one.words, one.nodes) for one in causes[1:])]
         where = f"{pod} fits on none of {len(nodes)} nodes: {join_counts(counts, MAX_PHRASES)}"
     return f"{where}; {_preemption_clause(cycle.pod, preemption)}"
