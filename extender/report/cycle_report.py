@@ -21,6 +21,7 @@ def report_cycle(snapshot: Snapshot, cycle: Cycle, attempt: int, scheduler: Kube
         feasible=cycle.feasible,
         score=cycle.score,
         message=cycle.message,
+        rejected=list(cycle.rejected),
         post_filter=cycle.post_filter,
         nominated_node=cycle.nominated_node or None,
         victims=evicted_pods(snapshot, cycle, scheduler),

@@ -9,13 +9,23 @@ from typing import Literal
 
 import msgspec
 
-from extender.core.scheduling_cycle.result import CycleOutcome, CyclePostFilter, CycleScore, ReservedClaim
+from extender.core.scheduling_cycle.result import (
+    CycleOutcome,
+    CyclePostFilter,
+    CycleScore,
+    RejectedNodes,
+    ReservedClaim,
+)
 from extender.report.schema import ResourceAmounts, SourceReport
 
 NodeState = Literal["added", "removed", "drained", "draining", "cordoned"]
 """draining: evictions of the node's pods stay blocked."""
 
 EvictionCause = Literal["Preempted", "Drained", "NodeRemoved"]
+
+EvictionRefusal = Literal["NotAllowed", "SeveralBudgets", "NotProcessed"]
+"""Why the eviction API refuses: the budget allows no disruption, several budgets select the pod, or the disruption
+controller has not processed the budget's latest change."""
 
 
 class SimulationStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -62,6 +72,8 @@ class CycleReport(SimulationStruct, frozen=True):
     """Null unless several nodes were feasible."""
     message: str
     """kube-scheduler's message for a pod that was not scheduled."""
+    rejected: list[RejectedNodes]
+    """Why no node passed the filters; empty if one did, or if none was filtered."""
     post_filter: CyclePostFilter | None
     nominated_node: str | None
     victims: list[EvictedPod]
@@ -126,6 +138,7 @@ class BlockedEviction(SimulationStruct, frozen=True):
     pod: str
     budgets: list[str]
     """Disruption budgets that select the pod."""
+    cause: EvictionRefusal
     message: str
     """Message of the eviction API."""
 
@@ -255,6 +268,8 @@ class ScenarioReport(SimulationStruct, frozen=True):
 class Simulation(SimulationStruct, frozen=True):
     """The result of a simulation, in the order of events."""
 
+    sentence: str
+    """The result in one plain sentence."""
     cluster: ClusterSize
     policies: str
     """Name of the preemption policies; empty if they have none."""
@@ -317,6 +332,8 @@ class PolicyDifference(SimulationStruct, frozen=True):
 class Comparison(SimulationStruct, frozen=True):
     """Two simulations that differ in the policies."""
 
+    sentence: str
+    """The result in one plain sentence."""
     compared: list[str]
     """Names of the policies."""
     results: list[Simulation]

@@ -17,7 +17,7 @@ from extender.report.facts import schema as facts
 from extender.report.facts.schema import AnyFact, FactCount
 from extender.report.pod_schema import PodState, PreemptionHelp, Verdict
 from extender.report.schema import NodeOutcome, SourceReport
-from extender.report.simulation_schema import AdmissionReport, EvictionCause
+from extender.report.simulation_schema import AdmissionReport, EvictionCause, EvictionRefusal
 from extender.utilities.text import join_names, more, pluralize, rounded_amount, shortened
 
 
@@ -630,6 +630,13 @@ CYCLE_OUTCOMES = {
     "Skipped": "skipped",
 }
 """Outcome of a scheduling cycle -> words."""
+
+EVICTION_REFUSALS: dict[EvictionRefusal, str] = {
+    "NotAllowed": "budget {budgets} allows 0",
+    "SeveralBudgets": "{pod} has more than one budget, {budgets}, which the eviction API does not support",
+    "NotProcessed": "budget {budgets} is still being processed",
+}
+"""Reason why a drain cannot evict a pod -> words."""
 
 EVICTION_CAUSES: dict[EvictionCause, str] = {
     "Preempted": "preempted",

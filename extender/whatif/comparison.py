@@ -1,8 +1,10 @@
 """Compare two simulations of the same scenario: under two versions of kube-scheduler, or two policies.
 
-The decision differs if a pod runs elsewhere or other pods are evicted for it; otherwise only the reason may differ.
+The decision differs if a pod runs elsewhere or other pods are evicted for it; otherwise only the reason may differ, or
+only the words of the same reason.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -17,11 +19,17 @@ from extender.report.simulation_schema import (
     Simulation,
     SimulationStruct,
 )
+from extender.whatif.result_sentence import comparison_sentence
 
 Change = Literal["outcome", "node", "nominatedNode", "victims", "numPDBViolations", "feasible", "message"]
 
 DECISIONS: tuple[Change, ...] = ("outcome", "node", "nominatedNode", "victims", "numPDBViolations")
 REASONS: tuple[Change, ...] = ("feasible", "message")
+
+REWORDED_PLUGINS = frozenset(
+    {"TaintToleration", "VolumeBinding", "VolumeRestrictions", "DynamicResources", "NodeDeclaredFeatures", ""}
+)
+"""Plugins whose reasons have other words in some minor (k8s.version.features); "": the framework."""
 
 _ATTRIBUTES = {"nominatedNode": "nominated_node", "numPDBViolations": "num_pdb_violations"}
 
@@ -49,6 +57,8 @@ class VersionDifference(SimulationStruct, frozen=True):
     pod: str
     decided_otherwise: bool
     """False: the decision is the same, only `feasible` or `message` differ."""
+    in_words_only: bool
+    """True if the same plugins reject the same numbers of nodes, so that `message` differs in its words only."""
     changes: list[Change]
     outcomes: list[VersionOutcome | None]
     """One per version; null where the pod does not occur."""
@@ -60,38 +70,55 @@ class VersionSummary(SimulationStruct, frozen=True):
     pods: int
     decided_otherwise: int
     other_reason: int
-    """Pods with the same decision, but a different message or number of feasible nodes."""
+    """Pods with the same decision, but a different reason or number of feasible nodes."""
+    other_words: int
+    """Pods with the same decision for the same reason, in other words."""
 
 
 class VersionComparison(SimulationStruct, frozen=True):
     """Two simulations that differ in the version of kube-scheduler."""
 
+    sentence: str
+    """The result in one plain sentence."""
     compared: list[str]
     """The two versions."""
     summary: VersionSummary
     differences: list[VersionDifference]
-    """Pods with different decisions, then pods with different reasons, both in the order of first attempts."""
+    """Pods with different decisions, then different reasons, then other words, each in the order of first attempts."""
     results: list[Simulation]
 
 
 def compare_versions(one: Simulation, other: Simulation) -> VersionComparison:
     """Compare the outcome of every pod in two simulations."""
-    before, after = (
-        {pod: _outcome(attempts) for pod, attempts in _attempts_by_pod(each.attempts).items()} for each in (one, other)
-    )
-    pods, differences = dict.fromkeys((*before, *after)), list[VersionDifference]()
+    attempts = [_attempts_by_pod(each.attempts) for each in (one, other)]
+    pods, differences = dict.fromkeys((*attempts[0], *attempts[1])), list[VersionDifference]()
     for pod in pods:
-        outcomes = [before.get(pod), after.get(pod)]
+        own = [each.get(pod, []) for each in attempts]
+        outcomes = [_outcome(each) if each else None for each in own]
         changes = [key for key in (*DECISIONS, *REASONS) if value_of(outcomes[0], key) != value_of(outcomes[1], key)]
         if changes:
             is_decision = any(key in DECISIONS for key in changes)
-            found = VersionDifference(pod=pod, decided_otherwise=is_decision, changes=changes, outcomes=outcomes)
+            is_reworded = changes == ["message"] and _causes(own[0]) == _causes(own[1])
+            found = VersionDifference(
+                pod=pod, decided_otherwise=is_decision, in_words_only=is_reworded, changes=changes, outcomes=outcomes
+            )
             differences.append(found)
-    differences.sort(key=lambda found: not found.decided_otherwise)
-    decided = sum(found.decided_otherwise for found in differences)
+    differences.sort(key=lambda found: (not found.decided_otherwise, found.in_words_only))
+    decided = [found.pod for found in differences if found.decided_otherwise]
+    reworded = [found.pod for found in differences if found.in_words_only]
+    summary = VersionSummary(
+        pods=len(pods),
+        decided_otherwise=len(decided),
+        other_reason=len(differences) - len(decided) - len(reworded),
+        other_words=len(reworded),
+    )
+    compared = [one.release, other.release]
+    sentence = comparison_sentence(compared, (one, other), summary.pods, decided)
+    others = ((summary.other_reason, "for another reason"), (summary.other_words, "for the same reason in other words"))
     return VersionComparison(
-        compared=[one.release, other.release],
-        summary=VersionSummary(pods=len(pods), decided_otherwise=decided, other_reason=len(differences) - decided),
+        sentence="; ".join([sentence, *(f"{count} {how}" for count, how in others if count)]),
+        compared=compared,
+        summary=summary,
         differences=differences,
         results=[one, other],
     )
@@ -108,6 +135,23 @@ def _attempts_by_pod(cycles: Iterable[CycleReport]) -> dict[str, list[CycleRepor
     for cycle in cycles:
         of_pod.setdefault(cycle.pod, []).append(cycle)
     return of_pod
+
+
+def _causes(attempts: list[CycleReport]) -> list[object]:
+    """Return what the messages of the attempts say, but for their words."""
+    found = list[object]()
+    for one in attempts:
+        nodes, post_filter = Counter[tuple[str, ...]](), one.post_filter
+        for each in one.rejected:
+            reasons = () if each.plugin in REWORDED_PLUGINS else each.reasons
+            nodes[each.code, each.plugin, *reasons] += 1 if each.nodes is None else each.nodes
+        # From 1.37 on, a preemption that succeeds says so in the message, and DynamicResources says nothing.
+        said = post_filter.reasons if post_filter is not None and post_filter.code != "Success" else ()
+        preemption = [reason for reason in said if reason.startswith("preemption: ")]
+        # A pod that fits says why another one of its gang does not.
+        unexplained = "" if nodes or one.feasible else one.message
+        found.append((nodes, preemption, one.vetoed, one.deallocated, unexplained))
+    return found
 
 
 def _outcome(attempts: list[CycleReport]) -> VersionOutcome:
@@ -135,7 +179,15 @@ def compare_policies(results: Sequence[Simulation]) -> Comparison:
         for pod in dict.fromkeys((*one, *other))
         if _decided(one.get(pod)) != _decided(other.get(pod))
     ]
-    return Comparison(compared=[one.policies for one in results], results=[*results], differences=differences)
+    compared = [one.policies for one in results]
+    return Comparison(
+        sentence=comparison_sentence(
+            compared, results, len(one.keys() | other.keys()), [found.pod for found in differences]
+        ),
+        compared=compared,
+        results=[*results],
+        differences=differences,
+    )
 
 
 def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:

@@ -20,7 +20,7 @@ from extender.k8s.objects import LabelsKey, Node, Pod, PodDisruptionBudget, labe
 from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector
 from extender.k8s.well_known import HOSTNAME
 from extender.k8s.workloads import is_mirror, is_recreated
-from extender.report.simulation_schema import BlockedEviction, DrainedNode, RemovedNode
+from extender.report.simulation_schema import BlockedEviction, DrainedNode, EvictionRefusal, RemovedNode
 from extender.whatif.controllers import Controllers, is_of_daemon_set
 
 EMPTY_SELECTS_ALL = "Everything"
@@ -124,15 +124,15 @@ class EvictionAPI:
             return None
         keys = self._budgets_of(pod)
         if len(keys) > 1:
-            return _blocked(pod, keys, MORE_THAN_ONE_BUDGET)
+            return _blocked(pod, keys, "SeveralBudgets", MORE_THAN_ONE_BUDGET)
         for key in keys:
             budget = self._snapshot.objects.budgets[key]
             # An unready pod is evicted without counting if enough pods are healthy, or if the policy is AlwaysAllow.
             is_healthy = budget.status.current_healthy >= budget.status.desired_healthy > 0
             evicts_unready = is_healthy or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
             if pod.is_ready or not evicts_unready:
-                message = _too_many_requests(budget)
-                return None if message is None else _blocked(pod, keys, message)
+                refusal = _too_many_requests(budget)
+                return None if refusal is None else _blocked(pod, keys, *refusal)
         return None
 
     def _budgets_of(self, pod: Pod) -> list[Key]:
@@ -144,23 +144,24 @@ class EvictionAPI:
         return self._known[key]
 
 
-def _too_many_requests(budget: PodDisruptionBudget) -> str | None:
-    """Return the message of a budget that allows no eviction (checkAndDecrement); None if it allows one."""
+def _too_many_requests(budget: PodDisruptionBudget) -> tuple[EvictionRefusal, str] | None:
+    """Return why a budget allows no eviction, and the message (checkAndDecrement); None if it allows one."""
     name, status = budget.metadata.name, budget.status
     if status.observed_generation < budget.metadata.generation:
-        return f"The disruption budget {name} is still being processed by the server."
+        return "NotProcessed", f"The disruption budget {name} is still being processed by the server."
     if status.disruptions_allowed > 0:
         return None
     if status.current_healthy <= status.desired_healthy:
-        return (
+        return "NotAllowed", (
             f"The disruption budget {name} needs {status.desired_healthy} healthy pods "
             f"and has {status.current_healthy} currently"
         )
-    return f"The disruption budget {name} does not allow evicting pods currently"
+    return "NotAllowed", f"The disruption budget {name} does not allow evicting pods currently"
 
 
-def _blocked(pod: Pod, budgets: Sequence[Key], message: str) -> BlockedEviction:
-    return BlockedEviction(pod=pod.key, budgets=sorted("/".join(key) for key in budgets), message=message)
+def _blocked(pod: Pod, budgets: Sequence[Key], cause: EvictionRefusal, message: str) -> BlockedEviction:
+    names = sorted("/".join(key) for key in budgets)
+    return BlockedEviction(pod=pod.key, budgets=names, cause=cause, message=message)
 
 
 # --- drains ---------------------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ from extender.whatif.arrivals import Arrivals, PlannedPod, pending_pods
 from extender.whatif.controllers import DAEMON_SET, Controllers, is_of_daemon_set
 from extender.whatif.daemon_sets import plan_daemon_set
 from extender.whatif.drain import Drain, EvictionAPI
+from extender.whatif.result_sentence import result_sentence
 from extender.whatif.scenario import MAX_ADDED, MAX_UNTIL_FULL_PODS, Scenario
 from extender.whatif.scheduler import Scheduler, Step
 from extender.whatif.workloads import (
@@ -361,7 +362,8 @@ class _Run:
             pdb_violations=sum(one.num_pdb_violations for one in cycles),
             nodes=[_usage_now(self.snapshot, self._usage[node]) for node in sorted(self._usage)],
         )
-        return Simulation(
+        found = Simulation(
+            sentence="",
             cluster=cluster,
             policies=name,
             version=scheduler.version,
@@ -378,6 +380,7 @@ class _Run:
             scenario=scenario,
             admission=self.arrivals.report(),
         )
+        return replace(found, sentence=result_sentence(found))
 
     def _notes(self) -> Iterator[str]:
         """Yield notes about pods that the simulation does not create."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from extender.core.framework.filter import FilterRun, Statuses, evaluate_constraints, left_out_by_prefilter
 from extender.core.framework.plugins import dynamic_resources
-from extender.core.framework.status import NO_VICTIMS_FOUND, SUCCESS, Code, Status
+from extender.core.framework.status import NO_VICTIMS_FOUND, SUCCESS, Code, Status, cut_message
 from extender.core.preemption.dry_run import DryRun
 from extender.core.profile import DYNAMIC_RESOURCES
-from extender.core.scheduling_cycle.result import CyclePostFilter
+from extender.core.scheduling_cycle.result import CyclePostFilter, RejectedNodes
 from extender.core.snapshot.arrays import BoolArray
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.version.features import Features
@@ -79,12 +79,27 @@ def fit_error(nodes: int, reasons: Mapping[str, int], prefilter: str = "", post_
     return " ".join(filter(None, parts))
 
 
-def fit_error_message(filter_run: FilterRun, post_filter: CyclePostFilter) -> str:
-    """Build the message for a pod that the filters rejected on every node."""
-    nodes, rejection = len(filter_run.context.snapshot.nodes), filter_run.prefilter_status
-    if rejection is not None:
-        return fit_error(nodes, {}, rejection.message, post_filter.message)
-    return fit_error(nodes, _filter_reasons(filter_run), post_filter=post_filter.message)
+def rejected_nodes(filter_run: FilterRun) -> list[RejectedNodes]:
+    """Return the statuses with which the filters reject nodes, and the number of nodes of each."""
+    rejection = filter_run.prefilter_status
+    statuses: Iterable[tuple[Status, int | None]] = (
+        _filter_statuses(filter_run) if rejection is None else [(rejection, None)]
+    )
+    return [
+        RejectedNodes(code=one.code.text, plugin=one.plugin, reasons=list(one.reasons), nodes=nodes)
+        for one, nodes in statuses
+    ]
+
+
+def fit_error_message(nodes: int, rejected: Iterable[RejectedNodes], post_filter: CyclePostFilter) -> str:
+    """Build the message for a pod that the filters rejected on all of these nodes."""
+    reasons = Counter[str]()
+    for one in rejected:
+        if one.nodes is None:
+            return fit_error(nodes, {}, cut_message(", ".join(one.reasons)), post_filter.message)
+        for reason in one.reasons:
+            reasons[reason] += one.nodes
+    return fit_error(nodes, reasons, post_filter=post_filter.message)
 
 
 def no_candidates_message(run: DryRun) -> str:
@@ -129,19 +144,22 @@ def _nominated_status(filter_run: FilterRun) -> Status | None:
     return evaluate_constraints(filter_run.checks[1:], len(filter_run.codes)).status(row)
 
 
-def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
+def _filter_statuses(filter_run: FilterRun) -> Iterator[tuple[Status, int]]:
+    """Yield the statuses that reject nodes, with the number of nodes."""
     snapshot, pod = filter_run.context.snapshot, filter_run.context.pod
     rows = np.concatenate([filter_run.rows(code) for code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)])
     nominated = _nominated_status(filter_run)
     if nominated is None:
-        return _count_reasons(_counts(filter_run.statuses(rows)))
+        yield from _counts(filter_run.statuses(rows))
+        return
     # Filtering the nominated node adds the plugin that rejected it to the one map UnschedulablePlugins. The status of
     # the nodes that the PreFilterResult leaves out is composed afterwards, and names all plugins in that map.
     features = filter_run.context.features
     plain = left_out_by_prefilter(filter_run.prefilter_plugins, features)
     left_out = left_out_by_prefilter(_plugins_before_filters(filter_run, nominated), features)
     others = _counts(filter_run.statuses(rows[rows != snapshot.node_row[pod.status.nominated_node_name]]))
-    return _count_reasons((left_out if one == plain else one, count) for one, count in [*others, (nominated, 1)])
+    for one, count in (*others, (nominated, 1)):
+        yield left_out if one == plain else one, count
 
 
 def _counts(statuses: Statuses) -> Iterator[tuple[Status, int]]:

@@ -44,6 +44,18 @@ class CyclePostFilter(CycleStruct, frozen=True):
         return ", ".join(self.reasons)
 
 
+class RejectedNodes(CycleStruct, frozen=True):
+    """Nodes that the filters reject with one status."""
+
+    code: str
+    """Unschedulable (evicting pods may help), UnschedulableAndUnresolvable or Error."""
+    plugin: str
+    """The plugin that rejects; empty for the framework itself."""
+    reasons: list[str]
+    nodes: int | None
+    """Null: PreFilter rejects the pod itself, whatever the node."""
+
+
 class ReservedDevice(CycleStruct, frozen=True):
     """A device of a claim (DeviceRequestAllocationResult)."""
 

@@ -35,10 +35,11 @@ from extender.core.scheduling_cycle.fit_error import (
     no_candidates_message,
     preemption_failed,
     preemption_succeeded,
+    rejected_nodes,
     unschedulable_plugins,
 )
 from extender.core.scheduling_cycle.reserve import NO_RESERVATION, Reservation, reserve
-from extender.core.scheduling_cycle.result import CycleOutcome, CyclePostFilter, CycleScore
+from extender.core.scheduling_cycle.result import CycleOutcome, CyclePostFilter, CycleScore, RejectedNodes
 from extender.core.snapshot.arrays import NodeRows
 from extender.core.snapshot.pod_table import identity, start_time
 from extender.core.snapshot.snapshot import Snapshot
@@ -88,6 +89,8 @@ class Cycle:
     feasible: int = 0
     """Number of nodes that passed the filters; 1 if the nominated node passed, because it is filtered first."""
     score: CycleScore | None = None
+    rejected: Sequence[RejectedNodes] = ()
+    """Statuses of the nodes, if none passed the filters."""
     post_filter: CyclePostFilter | None = None
     nominated_node: str = ""
     """status.nominatedNodeName of the pod after the cycle; "" if none."""
@@ -144,9 +147,11 @@ def schedule_evaluated(evaluation: Evaluation, draw: Draw | None = None) -> Cycl
         plugins += (*evaluation.extenders("preempt"),)
     if failed.outcome == "Nominated" or TERMINATING_POD_ON_NOMINATED_NODE in status.message:
         plugins += (*evaluation.extenders("filter"),)
+    rejected = rejected_nodes(evaluation.filter)
     return replace(
         failed,
-        message=fit_error_message(evaluation.filter, status),
+        message=fit_error_message(len(evaluation.context.snapshot.nodes), rejected, status),
+        rejected=rejected,
         post_filter=status,
         not_evaluated=plugins,
         unschedulable_plugins=unschedulable_plugins(evaluation.filter),
