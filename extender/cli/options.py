@@ -32,6 +32,7 @@ ClusterOption = Annotated[
         "cluster.path.",
     ),
 ]
+ExampleOption = Annotated[bool, typer.Option("--example", help="Read the example cluster that ships with the package.")]
 KubernetesOption = Annotated[
     bool, typer.Option("--kubernetes", help="Watch a live cluster; same as cluster.source: kubernetes.")
 ]
@@ -94,6 +95,32 @@ def cluster_options(
     if live or path is not None:
         given["--kubernetes" if live else "--cluster FILE"] = ("cluster.source", "kubernetes" if live else "files")
     return given
+
+
+def read_with_cluster(
+    config: Path | None,
+    overrides: Overrides,
+    cluster: Sequence[str] | None,
+    example: bool,
+    kubeconfig: str | None,
+    context: str | None,
+) -> "Configuration":
+    """Return the configuration of a command that reads a cluster once.
+
+    The cluster is that of the options, else that of the configuration, else that of the kubeconfig; of the example
+    only if it is asked for.
+    """
+    given = {"--example": example or None, "--cluster": cluster, "--kubeconfig": kubeconfig, "--context": context}
+    named = [option for option, value in given.items() if value is not None]
+    if len(named) > 1 and named != ["--kubeconfig", "--context"]:
+        raise typer.BadParameter(f"cannot be combined with {' and '.join(named[1:])}", param_hint=named[0])
+    settings = read_configuration(config, overrides | cluster_options(cluster, False, kubeconfig, context))
+    if example:
+        files = {"source": "files", "path": None, "kubeconfig": None, "context": None}
+        return settings.model_copy(update={"cluster": settings.cluster.model_copy(update=files)})
+    if settings.cluster.path is None:
+        return read_configuration(config, overrides | cluster_options(None, True, kubeconfig, context))
+    return settings
 
 
 def scheduler_options(config: str | None, version: str | None, option: str = "--scheduler-version") -> Overrides:

@@ -27,6 +27,7 @@ def dump(
     ],
     config: options.ConfigOption = None,
     cluster: options.ClusterOption = None,
+    example: options.ExampleOption = False,
     kubeconfig: options.KubeconfigOption = None,
     context: options.ContextOption = None,
     url: Annotated[
@@ -58,20 +59,19 @@ def dump(
 
     See docs/cluster.md.
     """
-    from extender.cli.sources.cluster import connect_api_server, count_objects, read_cluster_once
+    from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, count_objects, read_cluster_once
     from extender.cluster.files.dump import encode_list, write_file
 
     if url is not None:
         from extender.cli.sources.service_cluster import read_service_cluster
 
-        if (cluster, kubeconfig, context) != (None, None, None):
-            raise typer.BadParameter("--url cannot be combined with --cluster, --kubeconfig or --context")
+        if example or (cluster, kubeconfig, context) != (None, None, None):
+            raise typer.BadParameter("--url cannot be combined with --cluster, --example, --kubeconfig or --context")
         tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
         write_file(read_service_cluster(url, timeout, tls), out)
         typer.echo(f"{out}: {out.stat().st_size} bytes")
         return
-    given = options.cluster_options(cluster, cluster is None, kubeconfig, context)
-    settings = options.read_configuration(config, given)
-    objects, _ = read_cluster_once(settings, connect_api_server(settings), timeout)
+    settings = options.read_with_cluster(config, {}, cluster, example, kubeconfig, context)
+    objects, _ = read_cluster_once(settings, connect_api_server(settings, OTHER_SOURCES), timeout)
     write_file(encode_list(objects, settings.preemption.policy().annotations), out)
     typer.echo(f"{out}: {count_objects(objects)}")

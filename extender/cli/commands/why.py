@@ -69,9 +69,7 @@ def why(
     admission: options.AdmissionOption = "local",
     strict: options.StrictOption = False,
     cluster: options.ClusterOption = None,
-    example: Annotated[
-        bool, typer.Option("--example", help="Use the example cluster that ships with the package.")
-    ] = False,
+    example: options.ExampleOption = False,
     kubeconfig: options.KubeconfigOption = None,
     context: options.ContextOption = None,
     config: options.ConfigOption = None,
@@ -108,7 +106,7 @@ def why(
     """
     from extender.admission.admit import admission_of
     from extender.cli.sources.arrivals import dry_run_of
-    from extender.cli.sources.cluster import namespace_of, source_of
+    from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of, source_of
     from extender.cli.sources.why_source import ReportTarget
     from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
 
@@ -123,27 +121,18 @@ def why(
     _refuse("cannot be combined with --pod FILE", {"NAMESPACE/POD": pod} if files else {})
     _refuse("cannot be combined with --namespace", {"--all-namespaces": all_namespaces} if namespace else {})
     _refuse("prints text", {"--watch": watch} if output in ("json", "yaml") else {})
-    _refuse(
-        "cannot be combined with another cluster", {"--example": example} if cluster or kubeconfig or context else {}
-    )
-    _refuse("cannot be combined with a live cluster", {"--cluster": cluster} if kubeconfig or context else {})
     target = ReportTarget(namespace or "", "") if pod is None else _named_pod(pod, namespace)
     # 2. Choose the cluster.
     overrides = options.scheduler_options(scheduler_config, scheduler_version)
-    settings = options.read_configuration(
-        config, overrides | options.cluster_options(cluster, False, kubeconfig, context)
-    )
-    if settings.cluster.path is None and not example:
-        live = options.cluster_options(None, True, kubeconfig, context)
-        settings = options.read_configuration(config, overrides | live)
-    is_file = example or settings.cluster.source == "files"
+    settings = options.read_with_cluster(config, overrides, cluster, example, kubeconfig, context)
+    is_file = settings.cluster.source == "files"
     _refuse("needs a live cluster", {"--wait": wait, "--watch": watch} if is_file else {})
-    api = None if example else _connect(settings, is_default=kubeconfig is None and context is None)
+    api = connect_api_server(settings, OTHER_SOURCES)
     if files:
         admit = admission_of(admission, strict, dry_run_of(admission, api, strict))
         target = replace(_read_manifest(files, namespace, namespace_of(api)), admission=admission, admit=admit)
     admitted: FileAdmission = "none" if admission == "none" else "local"
-    source = source_of(settings, api, example=example)
+    source = source_of(settings, api)
     read = _reader(settings, api, target, source, admitted, timeout=timeout, no_color=no_color)
     # 3. Answer.
     if is_list:
@@ -200,20 +189,6 @@ def _read_manifest(files: Sequence[str], namespace: str | None, default: str) ->
     return ReportTarget(given, name, found)
 
 
-def _connect(settings: "Configuration", *, is_default: bool) -> "ApiServer | None":
-    """Connect to a live cluster; `is_default`: without an option for it, so that other sources are suggested."""
-    from extender.cli.sources.cluster import connect_api_server
-    from extender.cluster.apiserver.credentials import CredentialsError
-
-    try:
-        return connect_api_server(settings)
-    except CredentialsError as error:
-        if not is_default:
-            raise
-        other = "--cluster PATH reads a file or a directory, --example the cluster that ships with the package"
-        raise CredentialsError(f"{error}\n{other}") from error
-
-
 def _reader(
     settings: "Configuration",
     api: "ApiServer | None",
@@ -227,14 +202,11 @@ def _reader(
     """Return the function that reads the cluster; each call reads a live cluster again, on the same connection."""
     from extender.cli.sources.cluster import read_cluster_files
     from extender.cli.sources.why_source import read_file, read_live
-    from extender.cluster.files.manifests import example_cluster
     from extender.config.scheduler.load import load_kube_scheduler
 
     load_kube_scheduler(settings)  # report a mistake in the configuration before the cluster is read
-    if source.kind == "example":
-        return lambda: read_file(example_cluster(), settings, target, source)
     if api is None:
-        return lambda: read_file(read_cluster_files(settings, admission), settings, target, source)
+        return lambda: read_file(read_cluster_files(settings, admission, no_color), settings, target, source)
     return lambda: read_live(api, settings, target, source, timeout=timeout, no_color=no_color)
 
 

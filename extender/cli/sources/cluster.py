@@ -18,13 +18,24 @@ if TYPE_CHECKING:  # the API client loads slowly: imported only to read a live c
     from extender.server.observability.cache_status import ClusterSource
 
 
-def connect_api_server(settings: "Configuration") -> "ApiServer | None":
-    """Return the API server of a live cluster, or None for a file; ExtenderError if the credentials are not usable."""
+OTHER_SOURCES = "\n--cluster PATH reads a file or a directory, --example the cluster that ships with the package"
+"""Advice of a command that reads a cluster once and finds no kubeconfig."""
+
+
+def connect_api_server(settings: "Configuration", advice: str = "") -> "ApiServer | None":
+    """Return the API server of a live cluster, or None for a file; ExtenderError if the credentials are not usable.
+
+    `advice` ends the message if no kubeconfig is found.
+    """
     if settings.cluster.source != "kubernetes":
         return None
     from extender.cluster.apiserver.client import ApiServer
+    from extender.cluster.apiserver.credentials import NoKubeconfig
 
-    return ApiServer.connect(settings.cluster.kubeconfig, settings.cluster.context)
+    try:
+        return ApiServer.connect(settings.cluster.kubeconfig, settings.cluster.context)
+    except NoKubeconfig as error:
+        raise NoKubeconfig(f"{error}{advice}") from None
 
 
 def namespace_of(api: "ApiServer | None") -> str:
@@ -32,14 +43,14 @@ def namespace_of(api: "ApiServer | None") -> str:
     return "default" if api is None else api.namespace
 
 
-def source_of(settings: "Configuration", api: "ApiServer | None", *, example: bool = False) -> "SourceReport":
+def source_of(settings: "Configuration", api: "ApiServer | None") -> "SourceReport":
     """Return where the cluster of a command comes from."""
     from extender.cli.sources.manifest_file import STANDARD_INPUT
     from extender.report.schema import SourceFile, SourceReport
 
     if api is not None:
         return SourceReport(kind="live", context=api.context, server=api.host, namespace=api.namespace)
-    if example or settings.cluster.path is None:
+    if settings.cluster.path is None:
         return SourceReport(kind="example", namespace="default")
     files = [
         SourceFile(path=STANDARD_INPUT if path == "-" else path, modified=_modified(path))
@@ -100,7 +111,7 @@ def read_cluster_once(
     from extender.k8s.version.found import version_of_pods
 
     if api is None:
-        objects = read_cluster_files(settings, admission)
+        objects = read_cluster_files(settings, admission, no_color)
         return objects, version_of_pods(objects.pods)
     from extender.cluster.list.read import read_cluster
 
@@ -111,7 +122,9 @@ def read_cluster_once(
     return found.objects, found.found
 
 
-def read_cluster_files(settings: "Configuration", admission: "FileAdmission" = "local") -> "ClusterObjects":
+def read_cluster_files(
+    settings: "Configuration", admission: "FileAdmission" = "local", no_color: bool = False
+) -> "ClusterObjects":
     """Return the cluster of files, folders or standard input, or the example; prints what of the files is not read."""
     from extender.cli.sources.manifest_file import read_contents
     from extender.cluster.files.manifests import example_cluster, parse_files
@@ -120,7 +133,13 @@ def read_cluster_files(settings: "Configuration", admission: "FileAdmission" = "
     if settings.cluster.path is None:
         return example_cluster()
     contents = read_contents(settings.cluster.paths)
-    report = parse_files(contents, admission=admission, scheduler_of=partial(load_kube_scheduler, settings))
+    with reading_progress(no_color) as on_progress:
+        report = parse_files(
+            contents,
+            admission=admission,
+            scheduler_of=partial(load_kube_scheduler, settings),
+            on_progress=on_progress,
+        )
     for note in report.notes():
         logs.print_message(note)
     return report.objects

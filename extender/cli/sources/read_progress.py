@@ -1,4 +1,4 @@
-"""Progress of reading a live cluster, per kind, on standard error.
+"""Progress of reading a cluster, per kind of a live one, on standard error.
 
 Rule: nothing is written unless standard error is a terminal.
 """

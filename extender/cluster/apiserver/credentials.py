@@ -45,6 +45,10 @@ class CredentialsError(ExtenderError):
     status = 503
 
 
+class NoKubeconfig(CredentialsError):
+    """None is named, there is none at the usual places, and this is not a pod."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """Address, TLS settings and credentials for connections to the API server."""
@@ -144,7 +148,7 @@ def _kubeconfig_files(kubeconfig: str | None) -> list[Path]:
     found = [path for path in (Path(part).expanduser() for part in listed) if path.exists()]
     if not found:
         hint = "" if kubeconfig else ", and this is not a pod with a service account"
-        raise CredentialsError(f"kubeconfig {named}: no such file{hint}")
+        raise (CredentialsError if kubeconfig else NoKubeconfig)(f"kubeconfig {named}: no such file{hint}")
     return found
 
 

@@ -58,6 +58,7 @@ MAX_MESSAGE_CHARACTERS = 600  # Length of an error message, which may quote name
 MAX_REFUSAL_CHARACTERS = 8000  # Length of an error message with the mistakes of an object
 DEFAULT_NAMESPACE = "default"  # Namespace of objects that name none
 MAX_LISTED = 50  # Kinds, fields or files that a note names
+OBJECTS_PER_CALL = 1000  # Objects after which progress is reported again
 
 ManifestSource = str | os.PathLike[str] | Mapping[str, Any] | ClusterObjects
 
@@ -66,6 +67,10 @@ FileAdmission = Literal["local", "none"]
 
 SchedulerOf = Callable[[FoundVersion | None], KubeScheduler]
 """Version found in the files, if any -> the kube-scheduler whose version the API server has, too."""
+
+
+OnProgress = Callable[[str, int, int | None], None]
+"""(what is read, number so far, total if known); as that of cluster.list."""
 
 
 def default_scheduler(_: FoundVersion | None) -> KubeScheduler:
@@ -135,9 +140,13 @@ def parse_files(
     *,
     admission: FileAdmission = "local",
     scheduler_of: SchedulerOf = default_scheduler,
+    on_progress: OnProgress | None = None,
 ) -> LoadReport:
-    """Return the LoadReport of files that have been read; empties `contents` to save memory."""
-    collector = _Collector(admission)
+    """Return the LoadReport of files that have been read; empties `contents` to save memory.
+
+    `on_progress` is called with "objects", their number so far, and None: how many there are is not known.
+    """
+    collector = _Collector(admission, on_progress)
     without_objects = []
     with _short_messages():
         for file in tuple(contents.files):
@@ -390,8 +399,9 @@ def _raw_object(item: _Item) -> dict[str, Any]:
 class _Collector:
     """Collects the objects of documents: one of each name, the newest if the files have it several times."""
 
-    def __init__(self, admission: FileAdmission) -> None:
+    def __init__(self, admission: FileAdmission, on_progress: OnProgress | None = None) -> None:
         self._admission = admission
+        self._on_progress = on_progress
         self._found: dict[str, list[Object | None]] = {kind.field: [] for kind in KINDS.values()}
         self._written: list[tuple[str, _Item, int]] = []  # Objects without a UID: kind, object, index in `_found`
         self._places: dict[tuple[str, str, str], tuple[str, int]] = {}  # (kind, namespace, name) -> file, index
@@ -412,6 +422,8 @@ class _Collector:
         """Add one object or all items of a List."""
         for item in _flattened(document, file, place, self._unread):
             self._objects += 1
+            if self._on_progress is not None and self._objects % OBJECTS_PER_CALL == 0:
+                self._on_progress("objects", self._objects, None)
             if self._objects > MAX_OBJECTS:
                 raise ClusterFileError(f"{file}: more than {MAX_OBJECTS:,} objects")
             self._add_item(item)

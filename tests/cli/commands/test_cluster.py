@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import cli
-from extender.cluster.files.manifests import load_cluster
-from tests.builders import incoming
+from extender.cluster.files.manifests import example_cluster, load_cluster
+from tests.builders import cluster, incoming, node
 from tests.cli.commands.test_explain import new_service
+from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything
 from tests.server.conftest import listening
 from tests.server.sockets import LIMIT
 
@@ -104,3 +105,51 @@ def test_no_file_is_left_of_a_dump_that_fails(monkeypatch, capsys, tmp_path, sta
     assert said.startswith(f"extender: {url}")
     assert message in said
     assert not list(tmp_path.iterdir())
+
+
+# --- which cluster ----------------------------------------------------------------------------------------------------
+
+
+def test_the_example_is_dumped_if_it_is_asked_for(tmp_path):
+    out = tmp_path / "cluster.json"
+    assert run("cluster", "dump", "--example", "--out", out).stdout.startswith(f"{out}: 12 nodes, 45 pods")
+    assert [one.key for one in load_cluster(out).pods] == [one.key for one in example_cluster().pods]
+
+
+def test_the_configured_cluster_is_dumped(tmp_path):
+    file, config, out = tmp_path / "own.json", tmp_path / "extender.yaml", tmp_path / "cluster.json"
+    file.write_text(json.dumps(cluster({node("n1"): []})))
+    config.write_text(f"cluster: {{path: {file}}}")
+    assert run("cluster", "dump", "--config", config, "--out", out).stdout.startswith(f"{out}: 1 nodes, 0 pods")
+    dumped = run("cluster", "dump", "--config", config, "--example", "--out", out)
+    assert dumped.stdout.startswith(f"{out}: 12 nodes, 45 pods"), "--example comes before the configuration"
+
+
+@pytest.mark.parametrize(
+    "command", [("why", "a/b"), ("simulate", "--pending"), ("cluster", "dump", "--out", "x.json")], ids=" ".join
+)
+def test_each_command_reads_the_kubeconfig_and_without_one_offers_the_others(monkeypatch, capsys, tmp_path, command):
+    forget_everything(monkeypatch, tmp_path)
+    monkeypatch.setattr(sys, "argv", ["extender", *command])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "extender: kubeconfig ~/.kube/config: no such file, and this is not a pod with a service account\n"
+        "extender: --cluster PATH reads a file or a directory, --example the cluster that ships with the package\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (["--example", "--cluster", "x"], "--example: cannot be combined with --cluster"),
+        (["--example", "--kubeconfig", "x"], "--example: cannot be combined with --kubeconfig"),
+        (["--cluster", "x", "--context", "y"], "--cluster: cannot be combined with --context"),
+    ],
+)
+@pytest.mark.parametrize("command", [("why", "a/b"), ("simulate", "--pending"), ("cluster", "dump", "--out", "x")])
+def test_two_clusters_are_refused(command, given, problem):
+    result = run(*command, *given)
+    assert result.exit_code == 2
+    assert problem in " ".join(result.output.split())

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import extender
+from extender.cluster.files import manifests
 from extender.cluster.files.manifests import example_cluster, load_cluster, read_cluster
+from extender.cluster.files.reading import Contents
 from extender.errors import ClusterFileError
 from extender.k8s.kinds import ClusterObjects
 from tests.profiles import by_profile
@@ -467,3 +469,11 @@ def test_the_example_keeps_its_word_about_devices():
     assert answer["filter"]["gpu-b1"]["code"] == "UnschedulableAndUnresolvable"
     assert answer["filter"]["gpu-b1"]["reasons"] == ["cannot allocate all claims"]
     assert not answer.get("notEvaluated")
+
+
+def test_progress_is_reported_every_thousand_objects(monkeypatch):
+    monkeypatch.setattr(manifests, "OBJECTS_PER_CALL", 2)
+    items = [{"kind": "Namespace", "metadata": {"name": f"n{place}", "uid": f"n{place}"}} for place in range(5)]
+    contents, seen = Contents(files={"cluster.json": json.dumps({"kind": "List", "items": items}).encode()}), []
+    manifests.parse_files(contents, on_progress=lambda *given: seen.append(given))
+    assert seen == [("objects", 2, None), ("objects", 4, None)]
