@@ -59,3 +59,18 @@ def rounded_amount(resource: str, exact: str) -> str:
 
 def is_bytes(resource: str) -> bool:
     return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+
+
+def format_together(resource: str, values: Sequence[int]) -> list[str]:
+    """Format amounts of one resource in one unit, so that they compare at a glance: 5, 5.5, 7.91 or 4.5Gi, 32Gi.
+
+    Bytes get the largest unit in which the smallest amount is at least a tenth and different amounts look different.
+    """
+    smallest, shown = min((abs(value) for value in values if value), default=0), list[str]()
+    for power, unit in (*_BINARY_UNITS, (0, "")) if is_bytes(resource) else ((0, ""),):
+        size = 1000 if resource == "cpu" else 1 << power
+        amounts = [f"{value / size:.{2 if is_bytes(resource) else 3}f}".rstrip("0").rstrip(".") for value in values]
+        shown = [f"{one}{unit if value else ''}" for one, value in zip(amounts, values, strict=True)]
+        if smallest * 10 >= size and len(set(shown)) == len(set(values)):
+            break
+    return shown

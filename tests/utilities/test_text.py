@@ -1,6 +1,6 @@
 import pytest
 
-from extender.utilities.text import format_amount, join_names, pluralize, rounded_amount
+from extender.utilities.text import format_amount, format_together, join_names, pluralize, rounded_amount
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,19 @@ def test_a_count_has_its_noun():
 def test_an_exact_amount_can_be_rounded_again(resource, value, exact, rounded):
     assert format_amount(resource, value, is_exact=True) == exact
     assert rounded_amount(resource, exact) == rounded
+
+
+@pytest.mark.parametrize(
+    ("resource", "values", "shown"),
+    [
+        pytest.param("cpu", [5000, 5500, 7910], ["5", "5.5", "7.91"], id="cores"),
+        pytest.param("cpu", [0, 5, 8000], ["0", "0.005", "8"], id="a few millicores"),
+        pytest.param("memory", [30080 << 20, 0, 32 << 30], ["29.38Gi", "0", "32Gi"], id="the largest unit"),
+        pytest.param("memory", [5 << 20, 64 << 30], ["5Mi", "65536Mi"], id="a small amount stays one"),
+        pytest.param("memory", [(4 << 30) + (1 << 20), 4 << 30], ["4097Mi", "4096Mi"], id="a small difference, too"),
+        pytest.param("memory", [0, 0], ["0", "0"], id="nothing"),
+        pytest.param("pods", [3, 110], ["3", "110"], id="a count"),
+    ],
+)
+def test_amounts_of_a_row_have_one_unit(resource, values, shown):
+    assert format_together(resource, values) == shown

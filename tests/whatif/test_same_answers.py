@@ -69,13 +69,17 @@ SCENARIOS = [
 ]
 
 
+OF_ASKER = ("policies", "source")
+"""What depends on who asks: the name of the policies, and where the cluster comes from."""
+
+
 def answer(ask):
-    """What is answered, without the place in the request that an error begins with, and the policies' name."""
+    """What is answered, without the place in the request that an error begins with, and OF_ASKER."""
     try:
         found = msgspec.to_builtins(ask())
     except ExtenderError as error:
         return str(error).split(": ", 1)[1]
-    return {field: value for field, value in found.items() if field != "policies"}
+    return {field: value for field, value in found.items() if field not in OF_ASKER}
 
 
 @pytest.mark.parametrize(("pods", "claims", "workloads"), SCENARIOS)
@@ -95,7 +99,7 @@ def test_a_simulation_is_the_same_by_every_path(tmp_path, pods, claims, workload
         assert str(result.exception).endswith(by_api)
     else:
         shown = json.loads(result.stdout)
-        assert {field: value for field, value in shown.items() if field != "policies"} == by_api
+        assert {field: value for field, value in shown.items() if field not in OF_ASKER} == by_api
 
 
 @pytest.mark.parametrize(("pods", "claims", "workloads"), [one for one in SCENARIOS if one.values[0]])
@@ -122,7 +126,7 @@ def test_why_evaluate_and_simulate_agree_on_a_pod(tmp_path, pods, claims, worklo
     (tmp_path / "new.json").write_text(json.dumps({"kind": "List", "items": [*claims, *pods]}))
     where = ["--cluster", str(tmp_path / "cluster.json"), "--pod", str(tmp_path / "new.json"), "-o", "json"]
     shown = json.loads(CliRunner().invoke(cli.app, ["why", *where], env={}).stdout)
-    assert shown == {**explained, "nodes": shown["nodes"], "policies": shown["policies"]}
+    assert shown == {**explained, "nodes": shown["nodes"], "policies": shown["policies"], "source": shown["source"]}
 
 
 @pytest.mark.parametrize(

@@ -6,28 +6,25 @@ Rule: a live cluster is read once and never written to.
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from extender.cli import options
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only when needed
-    from rich.text import Text
-
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.files.manifests import FileAdmission
     from extender.config import Configuration
     from extender.core.profile import KubeScheduler
     from extender.k8s.kinds import ClusterObjects
-    from extender.report.simulation_schema import Simulation
+    from extender.k8s.version.found import FoundVersion
+    from extender.report.simulation_schema import Comparison, Simulation
     from extender.whatif.policies import StepObserver
     from extender.whatif.scenario import Scenario
     from extender.whatif.scheduler import Step
-
-T = TypeVar("T")
 
 PROGRESS_BAR_MIN_PODS = 50
 """Minimum number of pods for which a progress bar is shown."""
@@ -77,9 +74,7 @@ def simulate(
         bool, typer.Option("--no-replacements", help="Let no controller replace evicted pods.")
     ] = False,
     cluster: options.ClusterOption = None,
-    from_server: Annotated[
-        bool, typer.Option("--from-server", help="Read a live cluster once, without changing it.")
-    ] = False,
+    example: options.ExampleOption = False,
     kubeconfig: options.KubeconfigOption = None,
     context: options.ContextOption = None,
     config: options.ConfigOption = None,
@@ -119,30 +114,34 @@ def simulate(
 ) -> None:
     """Simulate scheduling and preemption for pods.
 
-    Runs kube-scheduler's scheduling cycles on a copy of the cluster; the cluster itself is not changed. Each pod is
-    filtered, scored and bound, or other pods are evicted for it by your policies and it is retried; their controllers
-    replace evicted pods. Nodes can be drained, removed, cordoned and added first. Manifests are JSON or YAML. Without
-    --cluster, the configured cluster is used, or else the example that ships with the package.
+    Prints the result in one sentence, then its events and tables. Runs kube-scheduler's scheduling cycles on a copy of
+    the cluster, which is read once and not changed: each pod is filtered, scored and bound, or other pods are evicted
+    for it by your policies and it is retried; their controllers replace evicted pods. Nodes can be drained, removed,
+    cordoned and added first. Manifests are JSON or YAML. As with why, the cluster is that of your kubeconfig unless
+    --cluster, --example or the configuration names another.
 
     \b
     Examples:
-      # Schedule the pending pods of a live cluster, and compare two policies
-      extender simulate --from-server --pending --compare upstream strict
-      # How many more pods fit
-      extender simulate --pod pod.yaml --until-full
+      # Schedule the pending pods of the cluster, and compare two policies
+      extender simulate --pending --compare upstream strict
+      # How many more pods fit in the example cluster
+      extender simulate --example --pod pod.yaml --until-full
       # Where the pods of a node would go, and which budgets block them
-      extender simulate --from-server --drain worker-a1
+      extender simulate --drain worker-a1
       # What an upgrade of kube-scheduler would change for the pending pods
-      extender simulate --from-server --pending --compare-versions 1.33 1.36
+      extender simulate --pending --compare-versions 1.33 1.36
 
     The exit code is 0 whether pods are scheduled or not; with --compare-versions it is 1 if a pod would be decided
     otherwise. It is 2 if the simulation cannot run.
 
     See docs/simulate.md, docs/scheduler.md and docs/policies.md.
     """
+    from msgspec.structs import replace
+
     from extender.cli.sources.arrivals import dry_run_of, print_passed_over, read_arrivals, read_nodes
-    from extender.cli.sources.cluster import connect_api_server, namespace_of
+    from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of, source_of
     from extender.core.eviction_history import EvictionHistory
+    from extender.report.scheduler_report import with_version_hint
     from extender.whatif.policies import CONFIGURED, preset_policy, run_simulation
     from extender.whatif.scenario import AddedNodes, Scenario
 
@@ -153,15 +152,12 @@ def simulate(
     _check_exclusive({"--preset": preset, "--compare": compare})
     _check_exclusive({"--scheduler-version": scheduler_version, "--compare-versions": compare_versions})
     _check_exclusive({"--compare": compare, "--compare-versions": compare_versions})
-    if cluster is not None and (from_server or kubeconfig is not None or context is not None):
-        raise typer.BadParameter("--cluster cannot be combined with a live cluster")
-    overrides = options.cluster_options(cluster, from_server, kubeconfig, context)
     option = "--scheduler-version" if compare_versions is None else "--compare-versions"
-    settings = [
-        options.read_configuration(config, overrides | options.scheduler_options(scheduler_config, version, option))
-        for version in compare_versions or (scheduler_version,)
-    ]
-    api = connect_api_server(settings[0])
+    settings = []
+    for version in compare_versions or (scheduler_version,):
+        overrides = options.scheduler_options(scheduler_config, version, option)
+        settings.append(options.read_with_cluster(config, overrides, cluster, example, kubeconfig, context))
+    api = connect_api_server(settings[0], OTHER_SOURCES)
     arrivals = read_arrivals(pod or (), namespace_of(api))
     print_passed_over(arrivals.passed_over)
     server = dry_run_of(admission, api, strict)
@@ -181,12 +177,18 @@ def simulate(
         admission=admission,
         strict=strict,
     )
-    objects, schedulers = _read_cluster(settings, api, timeout, no_color, "none" if admission == "none" else "local")
+    of_files: FileAdmission = "none" if admission == "none" else "local"
+    objects, schedulers, found = _read_cluster(settings, api, timeout, no_color, of_files)
     names = compare or (preset or CONFIGURED,)
     policies = [preset_policy(scheduler, name) for scheduler in schedulers for name in names]
     history = EvictionHistory(time.time_ns())
     with _progress(objects, scenario, len(policies), no_color) as watch:
         results = [run_simulation(objects, policy, scenario, history, watch, server) for policy in policies]
+    source = source_of(settings[0], api)
+    results = [
+        replace(result, source=with_version_hint(source, policy.scheduler, objects.nodes, found))
+        for result, policy in zip(results, policies, strict=True)
+    ]
     _print_results(results, output, no_color, by_version=compare_versions is not None)
 
 
@@ -200,32 +202,21 @@ def _check_exclusive(given: Mapping[str, object]) -> None:
 
 def _print_results(results: "Sequence[Simulation]", output: str, no_color: bool, *, by_version: bool) -> None:
     """Print one simulation, or compare two; exit with code 1 if the decisions of two versions differ."""
-    from extender.cli.output import simulation_text
-    from extender.whatif.comparison import compare_policies, compare_versions
-
-    if len(results) == 1:
-        _print(results[0], simulation_text.render, output, no_color)
-    elif not by_version:
-        _print(compare_policies(results), simulation_text.render_comparison, output, no_color)
-    else:
-        found = compare_versions(*results)
-        _print(found, simulation_text.render_versions, output, no_color)
-        if found.summary.decided_otherwise:
-            raise typer.Exit(1)
-
-
-def _print(found: T, render: "Callable[[T], Iterator[Text]]", output: str, no_color: bool) -> None:
     import msgspec
-    from rich.console import Console
 
+    from extender.cli.output import simulation_text, tables
     from extender.errors import printable_json
+    from extender.whatif.comparison import VersionComparison, compare_policies, compare_versions
 
+    found: Simulation | Comparison | VersionComparison = results[0]
+    if len(results) > 1:
+        found = compare_versions(*results) if by_version else compare_policies(results)
     if output == "json":
         typer.echo(printable_json(msgspec.to_builtins(found)))
-        return
-    console = Console(no_color=no_color or None, emoji=False)
-    for line in render(found):
-        console.print(line, soft_wrap=True, highlight=False)
+    else:
+        tables.print_parts(simulation_text.render(found), tables.new_console(no_color))
+    if isinstance(found, VersionComparison) and found.summary.decided_otherwise:
+        raise typer.Exit(1)
 
 
 # --- input ------------------------------------------------------------------------------------------------------------
@@ -237,8 +228,8 @@ def _read_cluster(
     timeout: float,
     no_color: bool,
     admission: "FileAdmission",
-) -> "tuple[ClusterObjects, list[KubeScheduler]]":
-    """Return the objects of the cluster, and the kube-scheduler of each configuration.
+) -> "tuple[ClusterObjects, list[KubeScheduler], FoundVersion | None]":
+    """Return the objects of the cluster, the kube-scheduler of each configuration, and the version that was found.
 
     The configurations differ only in the version of kube-scheduler; `auto` is the version found in the cluster.
     """
@@ -248,7 +239,7 @@ def _read_cluster(
     for one in settings:
         load_kube_scheduler(one)  # a mistake is reported before a cluster is read
     objects, found = read_cluster_once(settings[0], api, timeout, no_color, admission)
-    return objects, [load_kube_scheduler(one, found) for one in settings]
+    return objects, [load_kube_scheduler(one, found) for one in settings], found
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from extender.cli.output import tables
@@ -53,12 +52,12 @@ def render_list(
         return
     is_brief = width < _FULL_LIST_MIN_COLUMNS
     headers = ("ID", "TIME", *(() if is_brief else ("VERB", "POD")), "SUMMARY")
-    table = tables.new_table(headers)
+    rows = []
     for one in found:
         summary = text(one.sentence, "dim" if one.outcome in ("passthrough", "observed") else "")
         cells = () if is_brief else (text(one.verb), text(one.pod))
-        table.add_row(text(one.id, "bold"), text(tables.format_timestamp(one.time)), *cells, summary)
-    yield table
+        rows.append((text(one.id, "bold"), text(tables.format_timestamp(one.time)), *cells, summary))
+    yield AdaptiveTable(headers, rows, lead=2, indent=0)
     if len(found) == limit:
         yield Text(f"Showing the latest {limit}; use --limit for more.", style="dim")
     yield command_hint(f"{invocation.command} {found[0].id}", "show one decision")
@@ -106,14 +105,8 @@ def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableTy
         "mode": DECISION_OUTCOMES.get(decision.outcome, Words("", decision.outcome)).meaning,
         "error": decision.error or "",
     }
-    claims = ((f"{one.name} ({one.claim})" if one.claim else one.name, one.note) for one in pod.claims)
-    grid = Table.grid(padding=(0, 2))
-    for name, value in rows.items():
-        if value:
-            grid.add_row(Text(name, style="dim"), text(value))
-    for number, (which, note) in enumerate(claims):
-        grid.add_row(Text("" if number else "claims", style="dim"), text(f"{which}: {note}"))
-    return indented(grid)
+    claims = (f"{one.name} ({one.claim}): {one.note}" if one.claim else f"{one.name}: {one.note}" for one in pod.claims)
+    return tables.facts_grid([*rows.items(), *(("" if number else "claims", one) for number, one in enumerate(claims))])
 
 
 def _describe_scheduler(scheduler: schema.SchedulerReport) -> str:

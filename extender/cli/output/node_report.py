@@ -26,7 +26,7 @@ from extender.report.schema import (
     RunningPodReport,
 )
 from extender.report.wording import NODE_OUTCOMES, ROLES, VICTIM_SELECTION_NOTES
-from extender.utilities.text import format_amount, join_names, more, pluralize
+from extender.utilities.text import format_together, join_names, more, pluralize
 
 
 def render(
@@ -170,7 +170,7 @@ def render_resources(requests: ResourceAmounts, node: NodeReport) -> Iterator[Re
     for name, allocatable in node.allocatable.items():
         used, freed, needed = (amounts.get(name, 0) for amounts in (node.used, node.freed, wanted))
         left = allocatable - used + freed
-        *before, available, need = (format_amount(name, one) for one in (allocatable, used, freed, left, needed))
+        *before, available, need = format_together(name, (allocatable, used, freed, left, needed))
         style = "bold red" if left < needed else ""
         rows.append((text(name), *map(text, before), text(available, style), text(need)))
     yield AdaptiveTable(("RESOURCE", "ALLOCATABLE", "USED", "FREED", "AVAILABLE", "NEEDED"), rows)

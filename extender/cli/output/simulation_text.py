@@ -1,66 +1,95 @@
-"""Render a simulation as text: events as `kubectl get events` prints them, and a summary.
+"""Render a simulation as text: its sentence, facts, events as `kubectl get events` prints them, and a summary.
 
 Rule: every name and message is printed as plain text with unprintable characters escaped.
 """
 
 from collections.abc import Iterator, Sequence
 
+from rich.console import RenderableType
 from rich.text import Text
 
 from extender.cli.output.scenario_text import NONE, scenario_blocks
 from extender.cli.output.simulation_events import event_rows
-from extender.cli.output.tables import TextRow, format_table, separated, summary_table
-from extender.errors import printable
+from extender.cli.output.tables import (
+    IN_JSON,
+    MAX_SUMMARY_ROWS,
+    AdaptiveTable,
+    facts_grid,
+    summary_table,
+    text,
+)
 from extender.report.simulation_schema import Comparison, NodeUsage, PendingPod, PodOutcome, Simulation
-from extender.report.wording import describe_admission
-from extender.utilities.text import join_names, pluralize
-from extender.whatif.comparison import VersionComparison, pod_outcomes, value_of
+from extender.report.wording import describe_admission, describe_source
+from extender.utilities.text import format_together, join_names, pluralize
+from extender.whatif.comparison import VersionComparison, VersionDifference, pod_outcomes, value_of
+from extender.whatif.result_sentence import counts_of
+
+MAX_EXAMPLES = 2
+"""Maximum number of pods that a row names of those that it is about."""
+
+_EVENT_STYLES = {"Warning": "yellow", "Preempted": "red", "Scheduled": "green"}
 
 
-def render(result: Simulation) -> Iterator[Text]:
-    """Render the events of one simulation, then its scenario, then its summary."""
-    events = event_rows(result)
-    table = format_table(("NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"), events)
-    has_events = bool(events) or result.scenario is None
-    yield from separated([table if has_events else [], *scenario_blocks(result), *_summary_blocks(result)])
+def render(found: Simulation | Comparison | VersionComparison) -> Iterator[RenderableType]:
+    """Render the sentence about one simulation or two, then what it sums up."""
+    yield from (text(found.sentence, "bold"), Text())
+    if isinstance(found, Simulation):
+        yield from _render_simulation(found)
+        return
+    yield facts_grid(_cluster_facts(found.results[0]))
+    yield from _render_versions(found) if isinstance(found, VersionComparison) else _render_policies(found)
+    yield from _render_counts(found.compared, found.results)
+    notes = dict.fromkeys(note for result in found.results for note in result.notes)
+    if notes:
+        yield from (Text(), facts_grid(("note", note) for note in notes))
 
 
-# --- summary ----------------------------------------------------------------------------------------------------------
-
-
-def _summary_blocks(result: Simulation) -> Iterator[list[Text]]:
-    """Yield counts, evicted pods, pending pods, and the nodes whose usage changed."""
-    found = result.summary
-    counts = Text(
-        f"{pluralize(found.scheduled, 'pod')} scheduled, {found.pending} pending, {found.skipped} skipped, "
-        f"{found.evicted} preempted, {pluralize(found.pdb_violations, 'PDB violation')} "
-        f"(policies: {printable(result.policies)}; "
-        f"kube-scheduler {result.release}, {printable(result.version_source)})",
-        style="bold",
-    )
-    admission = [] if result.admission is None else describe_admission(result.admission)
-    notes = [*(f"admission: {one}" for one in admission), *(f"note: {one}" for one in result.notes)]
-    yield [counts, *(Text(printable(note), style="dim") for note in notes)]
+def _render_simulation(result: Simulation) -> Iterator[RenderableType]:
+    """Render the facts of one simulation, then its events, its scenario and its summary."""
+    yield facts_grid(_facts(result))
+    events = [[text(cell, _EVENT_STYLES.get(cell, "")) for cell in row] for row in event_rows(result)]
+    if events:
+        yield Text()
+        yield AdaptiveTable(("NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"), events, lead=4)
+    yield from scenario_blocks(result)
     victims = (
-        (one.pod, str(one.priority), one.node, one.preemptor, ", ".join(one.budgets) or NONE) for one in result.evicted
+        (one.pod, one.priority, one.node, one.preemptor, ", ".join(one.budgets) or NONE) for one in result.evicted
     )
-    yield summary_table(("EVICTED", "PRIORITY", "NODE", "PREEMPTOR", "BUDGETS"), victims)
-    yield summary_table(("PENDING", "PRIORITY", "NOMINATED NODE", "MESSAGE"), _pending_rows(result.pending))
-    yield _usage_table(result)
+    yield from summary_table(("EVICTED", "PRIORITY", "NODE", "PREEMPTOR", "BUDGETS"), victims)
+    yield from summary_table(("PENDING", "PRIORITY", "NOMINATED NODE", "MESSAGE"), _pending_rows(result.pending), 3)
+    yield from _usage_table(result)
 
 
-def _pending_rows(pending: Sequence[PendingPod]) -> Iterator[TextRow]:
+def _cluster_facts(result: Simulation) -> Iterator[tuple[str, str]]:
+    where = "" if result.source is None else f"{describe_source(result.source)}: "
+    yield "cluster", f"{where}{pluralize(result.cluster.nodes, 'node')}, {pluralize(result.cluster.pods, 'pod')}"
+    yield "version", "" if result.source is None else result.source.version_hint
+
+
+def _facts(result: Simulation) -> Iterator[tuple[str, str]]:
+    yield from _cluster_facts(result)
+    yield "scheduler", f"kube-scheduler {result.release}, {result.version_source}"
+    yield "policies", result.policies
+    if result.cycles:
+        yield "pods", ", ".join(f"{count} {name}" for name, count in counts_of(result).items())
+    for one in [] if result.admission is None else describe_admission(result.admission):
+        yield "admission", one
+    for note in result.notes:
+        yield "note", note
+
+
+def _pending_rows(pending: Sequence[PendingPod]) -> Iterator[tuple[object, ...]]:
     """Yield a row per distinct message, with the first of its pods."""
-    pods: dict[TextRow, list[str]] = {}
+    pods: dict[tuple[object, ...], list[str]] = {}
     for one in pending:
         namespace = one.pod.partition("/")[0]
-        row = namespace, str(one.priority), one.nominated_node or NONE, one.message
+        row = namespace, one.priority, one.nominated_node or NONE, one.message
         pods.setdefault(row, []).append(one.pod)
     for (_, *cells), alike in pods.items():
-        yield join_names(alike, 1), *cells
+        yield join_names(alike, MAX_EXAMPLES), *cells
 
 
-def _usage_table(result: Simulation) -> list[Text]:
+def _usage_table(result: Simulation) -> list[RenderableType]:
     """Render the usage of nodes before and after, with their state if the scenario changed any."""
     nodes = result.summary.nodes
     has_states = any(node.state for node in nodes)
@@ -72,53 +101,41 @@ def _usage_table(result: Simulation) -> list[Text]:
 
 
 def _usage_change(node: NodeUsage, resource: str) -> str:
-    before, after, allocatable = (
-        _format_usage(resource, amounts.get(resource, 0)) for amounts in (node.before, node.after, node.allocatable)
-    )
+    amounts = [amounts.get(resource, 0) for amounts in (node.before, node.after, node.allocatable)]
+    before, after, allocatable = format_together(resource, amounts)
     return f"{before} -> {after} of {allocatable}"
-
-
-def _format_usage(resource: str, amount: int) -> str:
-    if resource == "cpu":
-        return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    return f"{amount / 2**20:.0f}Mi" if resource == "memory" else str(amount)
 
 
 # --- two policies side by side ----------------------------------------------------------------------------------------
 
 
-def render_comparison(comparison: Comparison) -> Iterator[Text]:
-    """Render the outcome of every pod under both policies, with ≠ where they differ; then the counts."""
+def _render_policies(comparison: Comparison) -> Iterator[RenderableType]:
+    """Render the outcomes of the pods under both policies, with ≠ where they differ."""
     one, other = map(pod_outcomes, comparison.results)
     differs = {difference.pod for difference in comparison.differences}
-    rows = (
-        ("≠" if pod in differs else "=", pod, _describe_outcome(one.get(pod)), _describe_outcome(other.get(pod)))
-        for pod in dict.fromkeys((*one, *other))
-    )
-    yield from format_table(("", "POD", *comparison.compared), rows)
-    yield Text()
-    yield from _render_counts(comparison.compared, comparison.results)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for pod in dict.fromkeys((*one, *other)):
+        outcomes = _describe_outcome(one.get(pod)), _describe_outcome(other.get(pod))
+        alike.setdefault(("≠" if pod in differs else "=", *outcomes), []).append(pod)
+    rows = [(mark, join_names(pods, MAX_EXAMPLES), *outcomes) for (mark, *outcomes), pods in alike.items()]
+    rows.sort(key=lambda row: row[0] == "=")
+    if rows:
+        yield from (Text(), _marked_table(("POD", *comparison.compared), rows))
 
 
-def _render_counts(compared: Sequence[str], results: Sequence[Simulation]) -> list[Text]:
-    counts = []
-    rows = [_counts(result) for result in results]
-    for name in dict.fromkeys(name for row in rows for name in row):
-        values = [str(row.get(name, NONE)) for row in rows]
-        counts.append(("≠" if values[0] != values[1] else "=", name, *values))
-    return format_table(("", "", *compared), counts)
+def _marked_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> AdaptiveTable:
+    """Return a table with a mark in each row, which is bold where something differs."""
+    cells = [(text(mark, "bold yellow" if mark == "≠" else ""), *map(text, others)) for mark, *others in rows]
+    return AdaptiveTable(("", *headers), cells, 2, MAX_SUMMARY_ROWS, rest=IN_JSON)
 
 
-def _counts(result: Simulation) -> dict[str, int]:
-    """Return the counts that a comparison shows; counts of a scenario only for drains and `until_full`."""
-    found, scenario = result.summary, result.scenario
-    counts = {name: getattr(found, name) for name in ("scheduled", "pending", "skipped")}
-    counts |= {"preempted": found.evicted, "PDB violations": found.pdb_violations}
-    if scenario is not None and scenario.drained:
-        counts["blocked by drains"] = sum(len(one.blocked) for one in scenario.drained)
-    if scenario is not None and scenario.until_full is not None:
-        counts["fit until full"] = scenario.until_full.fits
-    return counts
+def _render_counts(compared: Sequence[str], results: Sequence[Simulation]) -> Iterator[RenderableType]:
+    rows = []
+    counts = [counts_of(result) for result in results]
+    for name in dict.fromkeys(name for one in counts for name in one):
+        values = [str(one.get(name, NONE)) for one in counts]
+        rows.append(("≠" if values[0] != values[1] else "=", name, *values))
+    yield from (Text(), _marked_table(("", *compared), rows))
 
 
 def _describe_outcome(outcome: PodOutcome | None) -> str:
@@ -138,32 +155,33 @@ def _describe_outcome(outcome: PodOutcome | None) -> str:
 # --- two versions -----------------------------------------------------------------------------------------------------
 
 
-def render_versions(comparison: VersionComparison) -> Iterator[Text]:
-    """Render the differences for each pod, with ≠ if the decision differs and ~ if only the reason does.
+def _render_versions(comparison: VersionComparison) -> Iterator[RenderableType]:
+    """Render the differences, pods with the same one together: ≠ if the decision differs, ~ if only the reason does.
 
-    The numbers of such pods, the counts of both simulations and their notes follow.
+    Of pods whose message only has other words, the first one's is shown.
     """
-    for found in comparison.differences:
-        yield Text(f"{'≠' if found.decided_otherwise else '~'} {printable(found.pod)}", "bold")
-        for change in found.changes:
-            yield Text(f"  {change}")
-            for mark, style, version, outcome in zip(
-                "-+", ("red", "green"), comparison.compared, found.outcomes, strict=True
-            ):
-                value = value_of(outcome, change)
-                shown = ", ".join(map(str, value)) if isinstance(value, list) else value
-                shown = NONE if shown in (None, "") else str(shown)
-                yield Text(f"    {mark} {version}: {printable(shown)}", style)
-    if comparison.differences:
-        yield Text()
-    summary = comparison.summary
-    same = summary.pods - summary.decided_otherwise - summary.other_reason
-    yield Text(
-        f"{pluralize(summary.pods, 'pod')}: {summary.decided_otherwise} with a different decision, "
-        f"{summary.other_reason} with only a different reason or number of feasible nodes, {same} unchanged",
-        style="bold",
-    )
-    yield Text()
-    yield from _render_counts(comparison.compared, comparison.results)
-    for note in dict.fromkeys(note for result in comparison.results for note in result.notes):
-        yield Text(f"note: {printable(note)}", style="dim")
+    alike: dict[object, list[VersionDifference]] = {}
+    for one in comparison.differences:
+        alike.setdefault(one.in_words_only or tuple(_changes(one, comparison.compared)), []).append(one)
+    for group in alike.values():
+        names = join_names([one.pod for one in group], MAX_EXAMPLES)
+        head = f"{'≠' if group[0].decided_otherwise else '~'} {names}"
+        if group[0].in_words_only:
+            head = f"{pluralize(len(group), 'pod')}: the same outcome, in other words: {names}"
+        yield from (Text(), text(head, "bold"))
+        for line in _changes(group[0], comparison.compared):
+            yield text(line, {"-": "red", "+": "green"}.get(line.strip()[0], ""))
+
+
+def _changes(found: VersionDifference, compared: Sequence[str]) -> list[str]:
+    """Return the lines of a difference."""
+    lines = []
+    for change in found.changes:
+        values = [value_of(outcome, change) for outcome in found.outcomes]
+        shown = [", ".join(map(str, one)) if isinstance(one, list) else one for one in values]
+        before, after = (NONE if one in (None, "") else str(one) for one in shown)
+        if change == "message":
+            lines += [f"  - {compared[0]}: {before}", f"  + {compared[1]}: {after}"]
+        else:
+            lines.append(f"  {change}: {before} -> {after}")
+    return lines

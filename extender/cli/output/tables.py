@@ -1,6 +1,6 @@
 """Building blocks of reports: escaped text, tables, amounts, timestamps, and the console that prints them.
 
-An AdaptiveTable adapts to the width of the terminal; a table of `format_table` never wraps, like kubectl's.
+Tables look like kubectl's, without rulers, and adapt to the width of a terminal; in a file or a pipe nothing wraps.
 
 Rule: text from objects and clients goes into rich's Text, never into markup, and unprintable characters are escaped.
 """
@@ -8,12 +8,12 @@ Rule: text from objects and clients goes into rich's Text, never into markup, an
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import typer
-from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -36,51 +36,87 @@ def section_heading(title: str) -> Iterator[RenderableType]:
 CellRow = Sequence[Text]
 
 
-def new_table(headers: Sequence[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="dim")
-    for header in headers:
-        table.add_column(Text("\n".join(map(printable, header.split("\n")))), overflow="fold")
-    return table
-
-
 class AdaptiveTable:
-    """A table that wraps its headers if it is wider than the console, and becomes a list if it still does not fit."""
+    """A table whose cells wrap between words if it is wider than the console; a list if that takes too many lines."""
 
     def __init__(
-        self, headers: Sequence[str], rows: Sequence[CellRow], lead: int = 1, limit: int | None = None
+        self,
+        headers: Sequence[str],
+        rows: Sequence[CellRow],
+        lead: int = 1,
+        limit: int | None = None,
+        *,
+        indent: int = 2,
+        rest: str = "use --all",
     ) -> None:
-        """`limit`: maximum number of rows; `lead`: number of cells on the first line of a list entry."""
+        """`limit`: maximum number of rows; `rest`: how to see the others; `lead`: cells on an entry's first line."""
         self._headers = headers
         self._rows = rows[:limit]
         self._lead = lead
         self._left_out = len(rows) - len(self._rows)
+        self._indent = indent
+        self._rest = rest
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self._table_that_fits(console, options) or (part for row in self._rows for part in self._entry(row))
+        available = options.max_width - self._indent
+        heads = [Text(printable(one), "dim") for one in self._headers]
+        widths = self._widths(heads, available, wraps=False)
+        if widths is None:
+            heads = [Text(_wrap_header(head.plain), "dim") for head in heads]
+            widths = self._widths(heads, available, wraps=True)
+        yield from self._entries() if widths is None else self._lines(heads, widths, console)
         if self._left_out:
-            yield indented(Text(f"and {more(self._left_out)} (use --all)", style="dim"))
+            yield indented(Text(f"and {more(self._left_out)} ({self._rest})", style="dim"))
 
-    def _table_that_fits(self, console: Console, options: ConsoleOptions) -> list[Padding]:
-        for headers in (self._headers, [_wrap_header(header) for header in self._headers]):
-            table = new_table(headers)
-            for row in self._rows:
-                table.add_row(*row)
-            needed = Measurement.get(console, options.update_width(_UNBOUNDED_COLUMNS), indented(table))
-            fits_broken = headers is not self._headers and needed.minimum <= options.max_width
-            if needed.maximum <= options.max_width or fits_broken:
-                return [indented(table)]
-        return []
+    def _widths(self, heads: CellRow, available: int, *, wraps: bool) -> list[int] | None:
+        """Return the widths of the columns; None if they do not fit, even if cells may wrap."""
+        columns = [list(column) for column in zip(heads, *self._rows, strict=True)]
+        widths = least = [max(map(_width, column)) for column in columns]
+        if wraps:
+            words = [
+                max(cell_len(word) for cell in column for word in cell.plain.split() or [""]) for column in columns
+            ]
+            least = [max(word, -(-width // MAX_CELL_LINES)) for word, width in zip(words, widths, strict=True)]
+        widths = list(widths)
+        while sum(widths) + _GAP * (len(widths) - 1) > available:
+            place = max(range(len(widths)), key=lambda one: (widths[one] > least[one], widths[one]))
+            if widths[place] <= least[place]:
+                return None
+            widths[place] -= 1
+        return widths
 
-    def _entry(self, row: CellRow) -> RenderResult:
-        yield indented(Text("  ").join(row[: self._lead]))
-        others = [*zip(self._headers, row, strict=True)][self._lead :]
-        labelled = ((header.lower() if header.isupper() else header, cell) for header, cell in others if cell)
-        parts = [Text.assemble((f"{printable(header)} ", "dim"), cell) for header, cell in labelled]
-        yield indented(Text(", ").join(parts), 5)
+    def _lines(self, heads: CellRow, widths: Sequence[int], console: Console) -> Iterator[Text]:
+        for row in (heads, *self._rows):
+            cells = [
+                cell.wrap(console, width) if cell.cell_len > width or "\n" in cell.plain else [cell]
+                for cell, width in zip(row, widths, strict=True)
+            ]
+            for parts in zip_longest(*cells, fillvalue=Text()):
+                line = Text(" " * self._indent)
+                for part, width in zip(parts, widths, strict=True):
+                    line.append_text(part).append(" " * (width - part.cell_len + _GAP))
+                line.rstrip()
+                yield line
+
+    def _entries(self) -> Iterator[RenderableType]:
+        """Yield each row as an entry: its first cells, then the others with their headers."""
+        for row in self._rows:
+            yield indented(Text("  ").join(row[: self._lead]), self._indent)
+            others = [*zip(self._headers, row, strict=True)][self._lead :]
+            labelled = ((header.lower() if header.isupper() else header, cell) for header, cell in others if cell)
+            parts = [Text.assemble((f"{printable(header)} ", "dim"), cell) for header, cell in labelled]
+            yield indented(Text(", ").join(parts), 5)
 
 
-_UNBOUNDED_COLUMNS = 100_000
-"""Console width at which a table is measured, so that nothing wraps."""
+_GAP = 2
+"""Blanks between two columns."""
+
+MAX_CELL_LINES = 4
+"""Maximum number of lines of a cell in a table: a table with more becomes a list."""
+
+
+def _width(cell: Text) -> int:
+    return max(map(cell_len, cell.plain.split("\n")))
 
 
 def _wrap_header(header: str) -> str:
@@ -104,47 +140,26 @@ def format_timestamp(time: str) -> str:
         return time
 
 
-# --- kubectl's tables: columns of one width, nothing wrapped ----------------------------------------------------------
-
-
 MAX_SUMMARY_ROWS = 20
 """Maximum number of rows of a table in a summary."""
 
-TextRow = Sequence[str]
-
-_STYLES = {"Warning": "yellow", "Preempted": "red", "Scheduled": "green", "≠": "bold yellow"}
-
-
-def format_table(head: TextRow, rows: Iterable[TextRow], limit: int | None = None) -> list[Text]:
-    """Return the lines of a table; every column but the last is padded to its widest cell."""
-    shown = [tuple(map(printable, row)) for row in rows]
-    left, shown = (shown[limit:], shown[:limit]) if limit is not None else ([], shown)
-    widths = [max(len(cell) for cell in column) for column in zip(head, *shown, strict=True)]
-    lines = [_format_line(head, widths, "dim")] + [_format_line(row, widths) for row in shown]
-    return lines + ([Text(f"… and {more(len(left))}; -o json shows all", style="dim")] if left else [])
+IN_JSON = "-o json shows all"
+"""How to see the other rows of a summary."""
 
 
-def summary_table(head: TextRow, rows: Iterable[TextRow]) -> list[Text]:
-    """Return a table of at most MAX_SUMMARY_ROWS; empty without rows."""
-    rows = list(rows)
-    return format_table(head, rows, MAX_SUMMARY_ROWS) if rows else []
+def summary_table(headers: Sequence[str], rows: Iterable[Sequence[object]], lead: int = 1) -> list[RenderableType]:
+    """Return an empty line and a table of at most MAX_SUMMARY_ROWS; nothing without rows."""
+    cells = [tuple(map(text, row)) for row in rows]
+    return [Text(), AdaptiveTable(headers, cells, lead, MAX_SUMMARY_ROWS, rest=IN_JSON)] if cells else []
 
 
-def separated(blocks: Iterable[Sequence[Text]]) -> Iterator[Text]:
-    """Yield the lines of the nonempty blocks, with an empty line between blocks."""
-    for place, block in enumerate(filter(None, blocks)):
-        if place:
-            yield Text()
-        yield from block
-
-
-def _format_line(row: TextRow, widths: Sequence[int], style: str = "") -> Text:
-    line = Text(style=style)
-    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        is_last = place == len(row) - 1
-        line.append(cell if is_last else cell.ljust(width + 3), style=_STYLES.get(cell, ""))
-    line.rstrip()
-    return line
+def facts_grid(facts: Iterable[tuple[str, str]]) -> RenderableType:
+    """Return a line per fact that is not empty, after its name."""
+    grid = Table.grid(padding=(0, 2))
+    for name, value in facts:
+        if value:
+            grid.add_row(Text(name, style="dim"), text(value))
+    return indented(grid)
 
 
 # --- the console ------------------------------------------------------------------------------------------------------
@@ -162,11 +177,15 @@ def new_console(no_color: bool) -> Console:
     return console if console.is_terminal else Console(**settings, width=UNLIMITED_COLUMNS)
 
 
+_TRAILING_BLANKS = re.compile(r" +(?=(?:\x1b\[[0-9;]*m)*$)")
+"""Blanks at the end of a line, before the codes that end its colors."""
+
+
 def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
     """Print the parts of a report, without blanks at the ends of lines."""
     # rich pads lines to the width of the console, which a diff or a paste would show.
     with console.capture() as printed:
         for part in parts:
             console.print(part)
-    lines = (line.rstrip() for line in printed.get().splitlines())
+    lines = (_TRAILING_BLANKS.sub("", line) for line in printed.get().splitlines())
     typer.echo("\n".join(lines), color=True)  # `new_console` has decided whether to use color

@@ -136,16 +136,16 @@ def _history_lines(found: Diagnosis, history: PodHistory) -> Iterator[str]:
 
 
 def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
-    """Return a row per reason, with its code in a wide table, or else on how many of its nodes preemption helps."""
-    code = "CODE" if is_wide else "PREEMPTION"
+    """Return a row per reason; a wide table also has its code, and names more nodes."""
     rows = []
     for one in found.reasons:
         examples = one.examples if is_wide else one.examples[:MAX_EXAMPLES]
-        meaning = one.code if is_wide else describe_help(one.candidates, one.nodes)
-        cells = (text(one.nodes), text(one.plugin), text(one.reason))
+        code = [text(one.code)] if is_wide else []
+        helps = text(describe_help(one.candidates, one.nodes), PREEMPTION_HELP[_help(one.candidates)].style)
         names = join_names(examples, len(examples), one.nodes)
-        rows.append((*cells, text(meaning, PREEMPTION_HELP[_help(one.candidates)].style), text(names)))
-    return AdaptiveTable(("NODES", "PLUGIN", "REASON", code, "EXAMPLES"), rows, lead=3)
+        rows.append((text(one.nodes), text(one.plugin), text(one.reason), *code, helps, text(names)))
+    headers = ("NODES", "PLUGIN", "REASON", *(["CODE"] if is_wide else []), "PREEMPTION", "EXAMPLES")
+    return AdaptiveTable(headers, rows, lead=3)
 
 
 def _help(candidates: int) -> PreemptionHelp:

@@ -23,8 +23,6 @@ from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, k
 from tests.device_builders import undecided_claim, using_claims
 from tests.fakes.api_server import FakeAPI
 
-POLICIES = "(policies: configured; kube-scheduler 1.37, assumed: its version is not known)"
-
 WORLD = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
 
 
@@ -36,6 +34,23 @@ def lines(*arguments, stdin=None):
     result = run(*arguments, stdin=stdin)
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
+
+
+def table(shown, head):
+    """Cells of the rows of the table whose header begins with these cells."""
+    cells = [re.split(r"  +", line.strip()) for line in shown]
+    (start,) = [place for place, line in enumerate(cells) if line[: len(head)] == head]
+    end = next((place for place, line in enumerate(cells[start:], start) if line == [""]), len(cells))
+    return cells[start + 1 : end]
+
+
+def events(shown):
+    return table(shown, ["NAMESPACE", "TYPE"])
+
+
+def facts(shown, name):
+    """What stands after this name in the facts below the sentence."""
+    return [line.strip().partition("  ")[2].strip() for line in shown if line.startswith(f"  {name}  ")]
 
 
 def failure(monkeypatch, capsys, *arguments):
@@ -69,8 +84,7 @@ def arriving(tmp_path):
 
 def test_events_are_worded_as_kube_scheduler_words_them(world, arriving):
     shown = lines("--cluster", world, "--pod", arriving)
-    assert [re.split(r"   +", line) for line in shown[:4]] == [
-        ["NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"],
+    assert events(shown) == [
         [
             *("default", "Warning", "FailedScheduling", "pod/new"),
             (
@@ -85,28 +99,35 @@ def test_events_are_worded_as_kube_scheduler_words_them(world, arriving):
 
 def test_the_summary_says_who_went_and_what_the_nodes_hold(world, arriving):
     shown = lines("--cluster", world, "--pod", arriving)
-    assert shown[5:] == [
-        f"1 pod scheduled, 0 pending, 0 skipped, 1 preempted, 1 PDB violation {POLICIES}",
+    assert shown[0] == "default/new fits on n1; default/a is preempted (1 against a disruption budget)"
+    assert facts(shown, "pods") == ["1 scheduled, 0 pending, 0 skipped, 1 preempted, 1 PDB violations"]
+    assert facts(shown, "policies") == ["configured"]
+    assert shown[-6:] == [
         "",
-        "EVICTED     PRIORITY   NODE   PREEMPTOR     BUDGETS",
-        "default/a   0          n1     default/new   default/budget",
+        "  EVICTED    PRIORITY  NODE  PREEMPTOR    BUDGETS",
+        "  default/a  0         n1    default/new  default/budget",
         "",
-        "NODE   CPU           MEMORY                 PODS",
-        "n1     1 -> 1 of 1   0Mi -> 0Mi of 8192Mi   1 -> 1 of 110",
+        "  NODE  CPU          MEMORY         PODS",
+        "  n1    1 -> 1 of 1  0 -> 0 of 8Gi  1 -> 1 of 110",
     ]
 
 
 def test_a_veto_is_said_below_the_event_and_pending_pods_in_the_summary(world, arriving):
     shown = lines("--cluster", world, "--pod", arriving, "--preset", "strict")
-    assert shown[1].endswith("preemption: no candidate node for preemption")
-    reasons = shown[2].strip().removeprefix("preemption vetoed: ").split("; ")
+    failed, (vetoed,) = events(shown)
+    assert failed[-1].endswith("preemption: no candidate node for preemption")
+    reasons = vetoed.removeprefix("preemption vetoed: ").split("; ")
     assert sorted(reasons) == [
         "1 node: would break disruption budget default/b",
         "1 node: would break disruption budget default/budget",
     ]
-    assert shown[4].startswith("0 pods scheduled, 1 pending, 0 skipped, 0 preempted, 0 PDB violations")
-    assert shown[6] == "PENDING       PRIORITY   NOMINATED NODE   MESSAGE"
-    assert shown[7].startswith("default/new   1000       <none>           0/2 nodes are available: 2 Insufficient cpu.")
+    assert shown[0].startswith(
+        "default/new does not fit: Insufficient cpu on 2 of 2 nodes; the policies allow no eviction: 1 node: "
+    )
+    assert facts(shown, "pods") == ["0 scheduled, 1 pending, 0 skipped, 0 preempted, 0 PDB violations"]
+    ((pod_, priority, nominated, message),) = table(shown, ["PENDING", "PRIORITY", "NOMINATED NODE", "MESSAGE"])
+    assert (pod_, priority, nominated) == ("default/new", "1000", "<none>")
+    assert message.startswith("0/2 nodes are available: 2 Insufficient cpu.")
 
 
 def test_plugins_that_are_not_evaluated_are_said_below_the_event(tmp_path):
@@ -114,26 +135,24 @@ def test_plugins_that_are_not_evaluated_are_said_below_the_event(tmp_path):
     claimed.write_text(json.dumps(cluster(WORLD, others=undecided_claim("gpu"))))
     claiming.write_text(json.dumps(incoming("new", **using_claims("gpu"))))
     shown = lines("--cluster", claimed, "--pod", claiming)
-    assert shown[2].strip() == "not evaluated here, kube-scheduler may decide otherwise: DynamicResources"
+    assert shown[0].endswith("; that is also up to DynamicResources, not evaluated here")
+    assert events(shown)[1] == ["not evaluated here, kube-scheduler may decide otherwise: DynamicResources"]
 
 
 def test_a_message_longer_than_an_event_s_is_cut_off_as_kube_scheduler_does(world, arriving):
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "x" * 1100}}
     arriving.write_text(json.dumps(incoming("new", volumes=[volume])))
-    _, _, message = lines("--cluster", world, "--pod", arriving)[1].partition("pod/new   ")
-    assert (len(message.strip()), message[-7:]) == (1024, "xxx ...")
+    message = events(lines("--cluster", world, "--pod", arriving))[0][-1]
+    assert (len(message), message[-7:]) == (1024, "xxx ...")
 
 
 def test_skipped_pods_are_told_with_their_reason(world, tmp_path):
     gated = tmp_path / "gated.json"
     gated.write_text(json.dumps(incoming("new", schedulingGates=[{"name": "quota"}])))
     shown = lines("--cluster", world, "--pod", gated)
-    assert re.split(r"   +", shown[1]) == [
-        "default",
-        "Normal",
-        "Skipped",
-        "pod/new",
-        "not tried: waiting for scheduling gates: [quota]",
+    assert shown[0] == "default/new not tried: waiting for scheduling gates: [quota]"
+    assert events(shown) == [
+        ["default", "Normal", "Skipped", "pod/new", "not tried: waiting for scheduling gates: [quota]"]
     ]
 
 
@@ -142,13 +161,20 @@ def test_of_long_tables_twenty_rows_are_shown(tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(cluster(nodes, waiting=[incoming(f"p{place:02}") for place in range(25)])))
     shown = lines("--cluster", path, "--pending")
-    assert shown[-1] == "… and 5 more; -o json shows all"
-    assert sum(" Scheduled " in line for line in shown) == 25
+    assert shown[0] == "all 25 pods fit"
+    assert shown[-1] == "  and 5 more (-o json shows all)"
+    assert [row[3:] for row in events(shown)] == [["pod/p00 and 24 more", "Successfully assigned 25 pods to 25 nodes"]]
 
 
-def test_without_a_cluster_it_is_the_example():
-    shown = lines("--pending")
-    assert "Successfully assigned shop/payments-84c5bb6f9d-new to spot-a1" in shown[1]
+def test_the_example_is_asked_only_by_its_name(monkeypatch, tmp_path, capsys):
+    shown = lines("--example", "--pending")
+    assert shown[0] == "shop/payments-84c5bb6f9d-new fits on spot-a1"
+    assert facts(shown, "cluster") == ["the example cluster that ships with the package: 12 nodes, 45 pods"]
+    forget_everything(monkeypatch, tmp_path)
+    assert failure(monkeypatch, capsys, "--pending") == (
+        "extender: kubeconfig ~/.kube/config: no such file, and this is not a pod with a service account\n"
+        "extender: --cluster PATH reads a file or a directory, --example the cluster that ships with the package\n"
+    )
 
 
 def test_nothing_in_a_name_steers_the_terminal(tmp_path):
@@ -170,12 +196,15 @@ def test_two_policies_stand_side_by_side_with_differences_marked(world, arriving
     small = incoming("small", cpu=None, priority=1)
     arriving.write_text(yaml.safe_dump_all([incoming("new"), small]))
     shown = lines("--cluster", world, "--pod", arriving, "--compare", "upstream", "strict")
-    rows = [re.split(r"   +", line.strip()) for line in shown]
-    assert rows[0] == ["POD", "upstream", "strict"]
-    assert rows[1][:3] == ["≠", "default/new", "n1; evicts default/a; violates 1 budget"]
-    assert rows[1][3].startswith("unschedulable; preemption vetoed: ")
-    assert rows[2] == ["=", "default/small", "n1", "n1"]
-    assert rows[5:] == [
+    assert shown[0] == (
+        "upstream and strict decide 1 of 2 pods (default/new) differently: 2 and 1 scheduled, 0 and 1 pending, "
+        "1 and 0 preempted, 1 and 0 PDB violations"
+    )
+    rows = table(shown, ["POD", "upstream", "strict"])
+    assert rows[0][:3] == ["≠", "default/new", "n1; evicts default/a; violates 1 budget"]
+    assert rows[0][3].startswith("unschedulable; preemption vetoed: ")
+    assert rows[1] == ["=", "default/small", "n1", "n1"]
+    assert table(shown, ["upstream", "strict"]) == [
         ["≠", "scheduled", "2", "1"],
         ["≠", "pending", "0", "1"],
         ["=", "skipped", "0", "0"],
@@ -246,7 +275,7 @@ def test_what_the_file_says_and_a_simulation_leaves_out_is_noted(world, arriving
     shown = lines("--cluster", world, "--pod", arriving, "--scheduler-config", two_profiles)
     sampled = "percentageOfNodesToScore is 50: kube-scheduler stops once it has found enough feasible nodes"
     limits = "minCandidateNodesPercentage is 10 and minCandidateNodesAbsolute 5"
-    assert [line.removeprefix("note: profile ") for line in shown if line.startswith("note: ")] == [
+    assert [note.removeprefix("profile ") for note in facts(shown, "note")] == [
         f"default-scheduler: {sampled}; here all are judged",
         f"default-scheduler: {limits}: kube-scheduler's dry run tries that many nodes; here all are tried",
         "default-scheduler: plugins that are not evaluated: Coscheduling",
@@ -271,45 +300,67 @@ def test_the_version_is_set_or_found_in_the_cluster(tmp_path, arriving):
 
 def test_an_upgrade_is_shown_pod_by_pod_with_decisions_first(tmp_path):
     """BalancedAllocation scores the change that a pod makes from 1.36 on; the message names taints up to 1.33."""
-    nodes = {node("n1", cpu="8"): [pod("a", cpu="4")], node("n2", cpu="8"): [pod("b", memory="4Gi")]}
+    nodes = {
+        node("n1", cpu="8"): [pod("a", cpu="4", priority=9000)],
+        node("n2", cpu="8"): [pod("b", memory="4Gi", priority=9000)],
+    }
     tainted: dict = {node("n3", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]): []}
     world, arriving = tmp_path / "cluster.json", tmp_path / "pods.yaml"
     world.write_text(json.dumps(cluster({**nodes, **tainted})))
-    huge = incoming("huge", cpu="100", priority=2000)
+    huge = incoming("huge", cpu="8", priority=2000)
     arriving.write_text(yaml.safe_dump_all([huge, incoming("small", cpu="1", memory="1Gi")]))
     result = run("--cluster", world, "--pod", arriving, "--compare-versions", "1.33", "1.36")
     assert result.exit_code == 1
     shown = result.stdout.splitlines()
-    assert shown[:5] == [
-        "≠ default/small",
-        "  node",
-        "    - 1.33: n2",
-        "    + 1.36: n1",
-        "~ default/huge",
-    ]
-    assert "untolerated taint {k: v}" in shown[6]
-    assert "untolerated taint(s)" in shown[7]
-    assert (
-        shown[9] == "2 pods: 1 with a different decision, 1 with only a different reason or number of feasible nodes, "
-        "0 unchanged"
+    assert shown[0] == (
+        "1.33 and 1.36 decide 1 of 2 pods (default/small) differently; 1 for the same reason in other words"
     )
+    assert facts(shown, "cluster")[0].endswith(": 3 nodes, 2 pods")
+    start = shown.index("≠ default/small")
+    assert shown[start + 1 : start + 4] == [
+        "  node: n2 -> n1",
+        "",
+        "1 pod: the same outcome, in other words: default/huge",
+    ]
+    assert "untolerated taint {k: v}" in shown[start + 4]
+    assert "untolerated taint(s)" in shown[start + 5]
     found = json.loads(
         run("--cluster", world, "--pod", arriving, "--compare-versions", "1.33", "1.36", "-o", "json").stdout
     )
     assert found["compared"] == ["1.33", "1.36"]
-    assert found["summary"] == {"pods": 2, "decidedOtherwise": 1, "otherReason": 1}
-    assert [(one["pod"], one["changes"]) for one in found["differences"]] == [
-        ("default/small", ["node"]),
-        ("default/huge", ["message"]),
+    assert found["summary"] == {"pods": 2, "decidedOtherwise": 1, "otherReason": 0, "otherWords": 1}
+    assert [(one["pod"], one["changes"], one["inWordsOnly"]) for one in found["differences"]] == [
+        ("default/small", ["node"], False),
+        ("default/huge", ["message"], True),
     ]
+
+
+def test_fifty_replicas_whose_message_has_other_words_are_one_line(tmp_path, world):
+    """No replica fits, and 1.33 names the taint."""
+    tainted: dict = {node("n3", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]): []}
+    (tmp_path / "tainted.json").write_text(
+        json.dumps(cluster({node("n1", cpu="1"): [pod("a", priority=9000)], **tainted}))
+    )
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("web")["spec"] | {"priority": None}}
+    spec = {"replicas": 50, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    web = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    (tmp_path / "web.json").write_text(json.dumps(web))
+    where = ("--cluster", tmp_path / "tainted.json", "--pod", tmp_path / "web.json")
+    shown = lines(*where, "--compare-versions", "1.33", "1.36")
+    assert shown[0] == "1.33 and 1.36 decide all 50 pods alike; 50 for the same reason in other words"
+    assert shown[4].startswith("50 pods: the same outcome, in other words: default/web-")
+    assert shown[4].endswith(" and 48 more")
+    assert len(shown) < 20
+    single = lines(*where)
+    assert single[0] == (
+        "none of 50 pods of Deployment default/web fits: Insufficient cpu on 1 of 2 nodes, 1 had untolerated taint(s)"
+    )
+    assert len(events(single)) == 1
 
 
 def test_an_upgrade_without_effect_is_exit_code_0(world, arriving):
     shown = lines("--cluster", world, "--pod", arriving, "--compare-versions", "1.35", "1.36")
-    assert (
-        shown[0]
-        == "1 pod: 0 with a different decision, 0 with only a different reason or number of feasible nodes, 1 unchanged"
-    )
+    assert shown[0] == "1.35 and 1.36 decide the only pod alike"
 
 
 def test_a_feature_gate_that_one_of_the_versions_does_not_have_is_named(world, arriving, monkeypatch, capsys):
@@ -327,7 +378,7 @@ def test_a_feature_gate_that_one_of_the_versions_does_not_have_is_named(world, a
     ],
 )
 def test_what_is_wrong_with_kube_scheduler_is_said_with_its_place(monkeypatch, capsys, options, problem):
-    assert failure(monkeypatch, capsys, "--pending", *options).startswith(f"extender: {problem}")
+    assert failure(monkeypatch, capsys, "--example", "--pending", *options).startswith(f"extender: {problem}")
 
 
 # --- json ---------------------------------------------------------------------------------------------------------
@@ -336,7 +387,9 @@ def test_what_is_wrong_with_kube_scheduler_is_said_with_its_place(monkeypatch, c
 def test_json_is_what_the_python_api_says(world, arriving):
     shown = json.loads(run("--cluster", world, "--pod", arriving, "-o", "json").stdout)
     result = extender.simulate(load_cluster(world), [incoming("new")])
-    assert shown == msgspec.to_builtins(result) | {"policies": "configured"}
+    assert shown == msgspec.to_builtins(result) | {"policies": "configured", "source": shown["source"]}
+    assert shown["sentence"].startswith("default/new fits on n1; default/a is preempted")
+    assert shown["source"]["files"][0]["path"] == str(world)
 
 
 def test_json_of_two_policies_has_both_results(world, arriving):
@@ -371,21 +424,23 @@ def test_a_seed_is_drawn_from(tmp_path):
     ],
 )
 def test_a_pod_is_read_from_stdin_as(world, text):
-    assert "Successfully assigned default/new to n1" in lines("--cluster", world, "--pod", "-", stdin=text)[3]
+    assert "Successfully assigned default/new to n1" in events(lines("--cluster", world, "--pod", "-", stdin=text))[2]
 
 
 def test_pods_of_several_files_arrive_together(world, arriving, tmp_path):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(incoming("other", cpu=None, priority=5000)))
     shown = lines("--cluster", world, "--pod", arriving, "--pod", other)
-    assert "pod/other" in shown[1]
-    assert "pod/new" in shown[2]
+    assert [row[3] for row in events(shown)][:2] == ["pod/other", "pod/new"]
 
 
 def test_a_dumped_cluster_is_read_again(tmp_path):
     path = tmp_path / "cluster.json.gz"
     write_file(encode_list(example_cluster()), path)
-    assert lines("--cluster", path, "--pending") == lines("--pending")
+    dumped, example = lines("--cluster", path, "--pending"), lines("--example", "--pending")
+    assert [line for line in dumped if "  cluster  " not in line] == [
+        line for line in example if "  cluster  " not in line
+    ]
 
 
 def test_the_configuration_s_policies_and_cluster_are_taken(world, arriving, tmp_path):
@@ -394,7 +449,7 @@ def test_the_configuration_s_policies_and_cluster_are_taken(world, arriving, tmp
     assert "0 preempted" in "".join(lines("--config", config, "--pod", arriving))
     assert "1 preempted" in "".join(lines("--config", config, "--pod", arriving, "--preset", "upstream"))
     shown = lines("--config", config, "--pod", arriving, "--compare", "configured", "upstream")
-    assert shown[1].startswith("≠")
+    assert table(shown, ["POD", "configured", "upstream"])[0][0] == "≠"
 
 
 @pytest.mark.parametrize(
@@ -449,14 +504,17 @@ def test_what_is_wrong_with_stdin_is_said_of_stdin(monkeypatch, capsys, world):
 
 
 def test_files_that_are_not_there_and_presets_that_nobody_knows_are_named(monkeypatch, capsys, world, arriving):
-    assert failure(monkeypatch, capsys, "--pod", "/none.yaml") == "extender: none.yaml: No such file or directory\n"
-    assert failure(monkeypatch, capsys, "--pending", "--preset", "stric").startswith(
+    assert (
+        failure(monkeypatch, capsys, "--example", "--pod", "/none.yaml")
+        == "extender: none.yaml: No such file or directory\n"
+    )
+    assert failure(monkeypatch, capsys, "--example", "--pending", "--preset", "stric").startswith(
         "extender: unknown preset 'stric' (did"
     )
-    assert failure(monkeypatch, capsys, "--pending", "--compare", "upstream", "x").startswith(
+    assert failure(monkeypatch, capsys, "--example", "--pending", "--compare", "upstream", "x").startswith(
         "extender: unknown preset 'x'"
     )
-    assert "no such file" in failure(monkeypatch, capsys, "--pending", "--from-server", "--kubeconfig", "/none")
+    assert "no such file" in failure(monkeypatch, capsys, "--pending", "--kubeconfig", "/none")
 
 
 @pytest.mark.parametrize(
@@ -476,7 +534,10 @@ def test_files_that_are_not_there_and_presets_that_nobody_knows_are_named(monkey
             "--scheduler-version and --compare-versions are",
             id="a version and two",
         ),
-        pytest.param(["--pending", "--cluster", "x", "--from-server"], "--cluster cannot be", id="two clusters"),
+        pytest.param(["--pending", "--cluster", "x", "--example"], "--example: cannot be", id="two clusters"),
+        pytest.param(
+            ["--pending", "--cluster", "x", "--context", "y"], "--cluster: cannot be", id="a file and a context"
+        ),
         pytest.param(["--pending", "-o", "yaml"], "yaml", id="an output that is none"),
     ],
 )
@@ -522,7 +583,7 @@ def test_a_live_cluster_is_read_once_and_nothing_is_written_to_it(tmp_path, monk
             api.put(item["kind"], item)
         api.forbid("PersistentVolume")
         access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": api.url})
-        result = run("--from-server", "--kubeconfig", access, "--pod", arriving)
+        result = run("--kubeconfig", access, "--pod", arriving)
         assert (result.exit_code, result.exception) == (0, None)
         assert {request.method for request in api.requests} == {"GET"}
     assert "Successfully assigned default/new to n1" in result.stdout
@@ -543,7 +604,7 @@ def test_a_manifest_without_a_namespace_is_of_the_namespace_of_the_context(tmp_p
         for item in cluster(WORLD)["items"]:
             api.put(item["kind"], item)
         access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": api.url}, contexts=[context])
-        of_context = run("--from-server", "--kubeconfig", access, "--pod", manifest, "-o", "json")
+        of_context = run("--kubeconfig", access, "--pod", manifest, "-o", "json")
     of_file = run("--cluster", world, "--pod", manifest, "-o", "json")
     for result, namespace in ((of_context, "shop"), (of_file, "default")):
         found = json.loads(result.stdout)
@@ -560,7 +621,7 @@ def test_the_version_of_a_live_cluster_is_that_of_its_kube_scheduler(tmp_path, m
         for item in (*cluster(WORLD)["items"], {**control, "kind": "Pod"}):
             api.put(item["kind"], item)
         access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": api.url})
-        result = run("--from-server", "--kubeconfig", access, "--pod", arriving, "-o", "json")
+        result = run("--kubeconfig", access, "--pod", arriving, "-o", "json")
     found = json.loads(result.stdout)
     assert (found["version"], found["versionSource"]) == (
         "1.31",
@@ -573,7 +634,7 @@ def test_a_live_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
     with FakeAPI() as gone:
         url = gone.url
     access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": url})
-    result = run("--from-server", "--kubeconfig", access, "--pending")
+    result = run("--kubeconfig", access, "--pending")
     assert str(result.exception).startswith("cannot list ")
     assert str(result.exception).endswith(f"{url.removeprefix('http://')}: [Errno 111] Connection refused")
 

@@ -119,7 +119,7 @@ def test_the_command_line_foretells_the_same(cluster, service, tmp_path):
     assert said["evicted"]
     file = tmp_path / "pod.json"
     file.write_text(json.dumps(one))
-    argv = [sys.executable, "-m", "extender", "simulate", "--from-server", "--kubeconfig", service.kubeconfig,
+    argv = [sys.executable, "-m", "extender", "simulate", "--kubeconfig", service.kubeconfig,
             "--config", service.config_file, "--pod", file, "--no-replacements", "-o", "json"]  # fmt: skip
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
     assert done.returncode == 0, done.stderr

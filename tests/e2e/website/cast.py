@@ -36,7 +36,7 @@ spec:
 
 SESSION: Mapping[str, str] = {
     "Would this pod fit?": "extender why --example --pod cart-9.yaml",
-    "What would happen then?": "extender simulate --pod cart-9.yaml",
+    "What would happen then?": "extender simulate --example --pod cart-9.yaml",
     "Beside kube-scheduler: why was that pod evicted?": "extender explain batch/etl-3-4vmms",
 }
 """Comment -> the command below it, on a screen of their own."""

@@ -89,7 +89,7 @@ def _is_current(one: JSON, bound: Sequence[JSON]) -> bool:
 
 def simulate(plane: ControlPlane, *arguments: str, stdin: Sequence[JSON] = ()) -> JSON:
     """Run `extender simulate` on the live cluster as a user does; `stdin` are objects for a file named -."""
-    argv = [sys.executable, "-m", "extender", "simulate", "--from-server", "--kubeconfig", str(plane.kubeconfig())]
+    argv = [sys.executable, "-m", "extender", "simulate", "--kubeconfig", str(plane.kubeconfig())]
     done = subprocess.run(
         [*argv, *arguments, "-o", "json"], input=json.dumps({"kind": "List", "apiVersion": "v1", "items": list(stdin)}),
         capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
