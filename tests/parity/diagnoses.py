@@ -3,12 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
+from extender.core.scheduling_cycle.fit_error import PREEMPTION
 from extender.report.diagnose import diagnose
 from extender.report.pod_schema import Diagnosis, NodeDiagnosis
 from tests.parity.agreement import JSON, compare, errors_of_nodes
 from tests.parity.cycles import error_of, filter_message, is_exempt_choice, is_told, post_filter_reasons, ties_of
 from tests.parity.exemptions import exempt_nodes
 from tests.parity.parity import NOW, Evaluated, Normal
+
+LEFT_OUT = "node(s) didn't satisfy plugin(s) ["
 
 COMPARED = ("feasible", "filter", "scores", "candidates", "nonCandidates")
 
@@ -49,7 +52,7 @@ def verdicts_of(one: Evaluated, found: Diagnosis) -> JSON:
     tried = [(node, node.preemption) for node in found.nodes if node.preemption is not None]
     return {
         "feasible": found.feasible,
-        "filter": {node.name: _plain(node) for node in found.nodes},
+        "filter": {node.name: _plain(node) | _left_out(node) for node in found.nodes},
         "scores": {
             node.name: {"plugins": node.scores.plugins, "total": node.scores.total}
             for node in found.nodes
@@ -62,6 +65,12 @@ def verdicts_of(one: Evaluated, found: Diagnosis) -> JSON:
 
 def _plain(status: Any) -> JSON:
     return {"code": status.code, "plugin": status.plugin, "reasons": sorted(status.reasons)}
+
+
+def _left_out(node: NodeDiagnosis) -> JSON:
+    """The plugin of a node that PreFilter leaves out: none for kube-scheduler, while `why` names those that do so."""
+    is_left_out = node.code != "Success" and (not node.reasons or node.reasons[0].startswith(LEFT_OUT))
+    return {"plugin": ""} if is_left_out else {}
 
 
 def outcome_differences(one: Evaluated, found: Diagnosis) -> list[object]:
@@ -80,11 +89,14 @@ def outcome_differences(one: Evaluated, found: Diagnosis) -> list[object]:
         return _unless(("Pending", "DoesNotFit", filter_message(scenario)), got)
     if found.preemption is None:
         return [post_filter, got]
-    reasons = ", ".join(post_filter_reasons(scenario, found.preemption.node, len(found.preemption.victims)))
-    wrong = _unless(sorted(reasons.split(", ")), sorted(found.preemption.message.split(", ")))
+    reasons = post_filter_reasons(scenario, found.preemption.node, len(found.preemption.victims))
+    own = ", ".join(one for one in reasons if one.startswith(PREEMPTION))
+    wrong = _unless(_parts(own), _parts(found.preemption.message))
     # Where the nominated node is filtered first, its plugin is named as one that left the other nodes out.
     if not ("prefilterNodes" in expected and nominated):
-        wrong += _unless(" ".join(filter(None, (filter_message(scenario), found.preemption.message))), found.message)
+        rejected = filter_message(scenario)
+        before, after = found.message[: len(rejected)], found.message[len(rejected) :]
+        wrong += _unless((rejected, _parts(", ".join(reasons))), (before, _parts(after.strip())))
     if post_filter["nominatedNode"] and not is_exempt_choice(scenario, found.preemption.node):
         victims = [victim.uid for victim in found.preemption.victims]
         candidate = expected["candidates"].get(expected["selected"], {})
@@ -93,6 +105,11 @@ def outcome_differences(one: Evaluated, found: Diagnosis) -> list[object]:
         if not exempt_nodes(scenario):  # a node whose victims are others may tie
             wrong += _unless(expected["selectedTies"], found.preemption.ties)
     return wrong
+
+
+def _parts(message: str) -> list[str]:
+    """The parts of a message, sorted: PostFilter plugins may be listed in another order."""
+    return sorted(message.split(", "))
 
 
 def _unless(expected: object, got: object) -> list[object]:
