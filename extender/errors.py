@@ -3,6 +3,7 @@
     ExtenderError
     ├── RequestError            400  the request is malformed; the message has place and reason
     │   ├── VerbDisabled        404  the verb is disabled by the configuration
+    │   ├── NotFound            404  the cluster has no such pod or node
     │   ├── BodyTooSlow         408  the body did not arrive in time
     │   ├── RequestTooLarge     413  the body exceeds the configured limits
     │   └── UnsupportedBody     415  the body has an unsupported media type or encoding
@@ -42,6 +43,10 @@ class RequestError(ExtenderError):
 
 
 class VerbDisabled(RequestError):
+    status = 404
+
+
+class NotFound(RequestError):
     status = 404
 
 

@@ -21,17 +21,19 @@ from benchmarks.renamed import cached_verdicts
 from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.core import engine
-from extender.core.eviction_history import NO_HISTORY
+from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
 from extender.core.preemption.criteria import best_candidates
 from extender.core.preemption.dry_run import dry_run_preemption
-from extender.core.profile import UNCONFIGURED, UPSTREAM
+from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.server.admin.fork_worker import ForkedWorker
-from extender.server.admin.routes import simulate_in_child
+from extender.server.admin.simulate import simulate_request
+from extender.server.admin.snapshot_copy import answer_in_child
 
 SECONDS = 600
 """Limit of one simulation."""
@@ -53,8 +55,11 @@ def simulating(world: World, count: int, fits: bool, **options: Any) -> Work:
     snapshot = engine.prepare(world.snapshot)
     body = msgspec.json.encode({"pods": pods(world, count, fits)} | options)
 
+    def answer(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory) -> object:
+        return simulate_request(cluster, scheduler, body, history)
+
     def simulate() -> list[bytes]:
-        return [simulate_in_child(snapshot, UNCONFIGURED, body, NO_HISTORY)]
+        return [answer_in_child(answer, snapshot, UNCONFIGURED, NO_HISTORY, max_memory_bytes=0)]
 
     return Work(partial(in_child, simulate), clock=cpu_seconds, parts=count)
 

@@ -21,6 +21,7 @@ from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDeci
 from extender.core.evaluation import Evaluation
 from extender.core.framework.filter import FilterRun, Statuses
 from extender.core.framework.plugins import FILTERS, plugins_missing_permissions
+from extender.core.framework.plugins.node_resources import FIT_NAME
 from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import Code, CodeArray, Status
 from extender.core.preemption.criteria import TIE_BREAKERS, ranking_keys
@@ -29,7 +30,7 @@ from extender.core.preemption.node_pods import NodePods, PodsOnNode
 from extender.core.preemption.pdb.violations import budget_index
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.recorded_devices import RecordedDevices, record_devices
-from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of
+from extender.core.snapshot.arrays import BASE_RESOURCES, BoolArray, IntArray, NodeRows, mask_of
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import requests
@@ -38,6 +39,12 @@ from extender.k8s.objects import ObjectMeta, Pod, PodSpec, ResourceList
 
 EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in range(5))
 """Flags of a running pod: potential victim, PDB-violating, victim, protected, and chosen by kube-scheduler."""
+
+MAX_FREE_RESOURCES = 8
+"""Maximum number of resources whose free amounts are recorded: a pod may request thousands."""
+
+_FREE_BASE = 3
+"""Number of BASE_RESOURCES among them: without ephemeral-storage, which few pods request."""
 
 _COPIED_BYTES = 64 << 10
 """JSON larger than this is copied: the encoder returns part of a larger buffer, so with many records the memory between
@@ -126,6 +133,8 @@ class FilterRecord(RequestedNodes):
     """[requested node]: its filter status."""
     preemption_helps: BoolArray
     """[requested node]: whether evicting lower-priority pods would make room."""
+    free: Mapping[str, IntArray]
+    """Resource -> [requested node]: what is left of it; empty unless a node has too little of a resource."""
 
     @property
     def size(self) -> int:
@@ -133,6 +142,7 @@ class FilterRecord(RequestedNodes):
         return (
             self.request.size
             + 9 * len(self.rows)
+            + (250 + 8 * len(self.rows)) * len(self.free)
             + self.statuses.indices.nbytes
             + _status_sizes(self.statuses.distinct)
         )
@@ -287,7 +297,23 @@ def record_filter(decision: FilterDecision) -> FilterRecord:
         not_evaluated=decision.not_evaluated,
         statuses=evaluation.statuses,
         preemption_helps=evaluation.preemption_helps,
+        free=_free_resources(evaluation),
     )
+
+
+def _free_resources(evaluation: Evaluation) -> dict[str, IntArray]:
+    if all(status.plugin != FIT_NAME for status in evaluation.statuses.distinct):
+        return {}
+    snapshot, rows = evaluation.context.snapshot, evaluation.rows
+    amounts = snapshot.allocatable[:_FREE_BASE, rows] - snapshot.used[:_FREE_BASE, rows]
+    free = dict(zip(BASE_RESOURCES, amounts, strict=False))
+    # Parsing quantities to know which resources are requested takes longer than these columns: the report leaves out
+    # those that are not.
+    for container in evaluation.context.pod.spec.containers or ():
+        for name in (container.resources and container.resources.requests) or ():
+            if name not in BASE_RESOURCES and len(free) < MAX_FREE_RESOURCES:
+                free[name] = snapshot.scalar_allocatable(name)[rows] - snapshot.scalar_used(name)[rows]
+    return free
 
 
 def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:

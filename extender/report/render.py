@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from extender.core.framework.plugins.node_resources import FIT_NAME
 from extender.core.framework.status import SUCCESS, Code
 from extender.core.record import (
     DecisionRecord,
@@ -59,13 +60,16 @@ def with_claims(request: RecordedRequest, report: NodeReport, node: str | None) 
 
 
 def _filter_nodes(record: FilterRecord) -> Iterator[NodeReport]:
-    for name, status, preemption_helps in zip(
-        record.names, record.statuses.to_list(), record.preemption_helps.tolist(), strict=True
+    requested = record.request.amounts() | {"pods": 1} if record.free else {}
+    free = {name: record.free[name].tolist() for name in requested if name in record.free}
+    for place, (name, status, preemption_helps) in enumerate(
+        zip(record.names, record.statuses.to_list(), record.preemption_helps.tolist(), strict=True)
     ):
         outcome: NodeOutcome = "accepted"
         if status.code != Code.SUCCESS:
             outcome = "failed" if preemption_helps else "unresolvable"
-        yield NodeReport(name=name, outcome=outcome, why=status.message, filter=status_report(status))
+        left = {resource: values[place] for resource, values in free.items()} if status.plugin == FIT_NAME else {}
+        yield NodeReport(name=name, outcome=outcome, why=status.message, filter=status_report(status), free=left)
 
 
 # --- /prioritize ------------------------------------------------------------------------------------------------------

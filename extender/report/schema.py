@@ -179,6 +179,11 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     filter: StatusReport | None = None
     """Filter status before any eviction; None: the filters did not run."""
 
+    # --- /filter ---
+    free: ResourceAmounts = {}
+    """What is left of the resources that the pod requests, where NodeResourcesFit rejects the node; nominated pods
+    that the pod must yield to come on top."""
+
     # --- /prioritize ---
     score: int | None = None
     """Score in the answer, 0 to 10."""
@@ -285,6 +290,14 @@ class SourceReport(ReportStruct, frozen=True, kw_only=True):
     """A sentence if the cluster suggests another minor version of kube-scheduler than the one that judged."""
 
 
+DecisionOutcome = Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]
+"""Outcome of a call. `noVictims`: a preemption that evicts no pod; `observed`: decided in mode Observe, but not
+answered; `passthrough`: nothing was decided, because the kill switch was on or the pod is not ours."""
+
+DecisionSort = Literal["time", "milliseconds", "pod"]
+"""Order of a list of decisions: latest first, slowest first, or by the key of the pod."""
+
+
 class DecisionSummary(ReportStruct, frozen=True, kw_only=True):
     """One line in the list of decisions."""
 
@@ -295,9 +308,7 @@ class DecisionSummary(ReportStruct, frozen=True, kw_only=True):
     """Time of the request, UTC."""
     milliseconds: float
     """Duration of the decision."""
-    outcome: Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]
-    """Outcome of the call. `noVictims`: a preemption that evicts no pod; `observed`: decided in mode Observe, but not
-    answered; `passthrough`: nothing was decided, because the kill switch was on or the pod is not ours."""
+    outcome: DecisionOutcome
     sentence: str
     """The decision and what it was based on, in one sentence."""
     pod: str
@@ -308,6 +319,16 @@ class DecisionSummary(ReportStruct, frozen=True, kw_only=True):
     """`/preempt`: nodes in the answer, best first."""
     victims: list[str] = []
     """`/preempt`: keys of the victims on the best node, most important first."""
+
+
+class DecisionList(ReportStruct, frozen=True, kw_only=True):
+    """A part of the kept decisions that match a query."""
+
+    decisions: list[DecisionSummary]
+    matching: int
+    """Number of all kept decisions that match."""
+    kept: int
+    """Number of all kept decisions (`debug.decisions` and `debug.decisionsSize` limit it)."""
 
 
 class DecisionReport(DecisionSummary, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from extender.core.preemption.sent_candidates import CandidateRejection
 from extender.core.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
 from extender.report.ranking_report import explain_priority_sum, render_keys, report_ranking
 from extender.report.wording import CRITERIA
-from extender.utilities.text import join_counts, join_names, pluralize
+from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED = 3
 """Maximum number of victims or reasons that a sentence lists."""
@@ -36,9 +36,13 @@ def _filter_sentence(record: FilterRecord) -> str:
         return f"{pod} fits on {record.names[0] if requested == 1 else f'all {requested} nodes'}"
     if requested == 1:
         return f"{pod} does not fit on {record.names[0]}: {failing[0].message}"
-    # `3 Insufficient cpu, 1 node(s) were unschedulable`, as in framework.FitError.
-    why = join_counts(Counter(status.message for status in failing).most_common(), MAX_LISTED)
-    return f"{pod} fits on {requested - len(failing) or 'none'} of {requested} nodes; {why}"
+    # `3 Insufficient cpu, 1 node(s) were unschedulable`, as in framework.FitError: a node counts for each reason.
+    counts = Counter(reason for status in failing for reason in status.reasons)
+    listed = dict(counts.most_common(MAX_LISTED))
+    others = sum(listed.keys().isdisjoint(status.reasons) for status in failing)
+    why = ", ".join(f"{count} {reason}" for reason, count in listed.items())
+    more = f", {others} for other reasons" if others else ""
+    return f"{pod} fits on {requested - len(failing) or 'none'} of {requested} nodes; {why}{more}"
 
 
 def _prioritize_sentence(record: PrioritizeRecord) -> str:

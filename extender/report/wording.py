@@ -687,7 +687,6 @@ def as_json() -> bytes:
         "nodeOutcomes": NODE_OUTCOMES,
         "decisionOutcomes": DECISION_OUTCOMES,
         "roles": ROLES,
-        "statusCodes": STATUS_CODES,
         "preemptionHelp": PREEMPTION_HELP,
         "cycleOutcomes": CYCLE_OUTCOMES,
         "evictionCauses": EVICTION_CAUSES,

@@ -1,5 +1,8 @@
 """Decode the body of `POST /simulate` into a Scenario and the policies to simulate it under.
 
+A body of YAML has manifests as for kubectl: pods, workloads, nodes to add, and what pods need. One document without a
+kind has any of the keys of the JSON body.
+
 Rule: a mistake is a RequestError that names the object and its field.
 """
 
@@ -9,9 +12,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from extender.cluster.files.manifests import RawManifest
+from extender.cluster.files.manifests import RawManifest, read_settings_and_manifests
 from extender.core.profile import KubeScheduler
-from extender.errors import RequestError
+from extender.errors import ClusterFileError, RequestError
 from extender.k8s.kinds import KINDS, kind_without_group
 from extender.k8s.validation import decode_error_message
 from extender.whatif.arrivals import key_of_kind
@@ -24,7 +27,7 @@ class AddNodes(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Nodes to add, all like one."""
 
     node: Any
-    """A Node."""
+    """A Node, or a text with Nodes as YAML or JSON."""
     count: Annotated[int, msgspec.Meta(ge=1)] = 1
     """Number of nodes; several are named after the node, with a number."""
 
@@ -55,22 +58,24 @@ SimulateBody = msgspec.defstruct(
 )
 
 
-def decode_body(body: bytes, base: KubeScheduler) -> tuple[Scenario, list[SimulatedPolicy]]:
+def decode_body(body: bytes, base: KubeScheduler, *, is_yaml: bool = False) -> tuple[Scenario, list[SimulatedPolicy]]:
     """Return the scenario, and one policy or the two to compare; `base`: the configured policies."""
-    parsed = _decode(body)
+    parsed = _decode(_json_of_yaml(body) if is_yaml else body)
     given = {one.name: getattr(parsed, one.name) for one in fields(Scenario)}
     if parsed.pod is not None:
         given["pods"] = [parsed.pod]
     if parsed.admission == "server":
         raise RequestError("admission: server needs permission to create pods, which the service lacks: use the CLI")
-    added = given["add_nodes"]
+    added = [(node, one.count) for one in given["add_nodes"] for node in _nodes_of(one.node)]
     given |= {
         "pods": manifests(given["pods"], "pod", _OF_REQUEST),
         "claims": manifests(given["claims"], "claim", _OF_REQUEST),
         "workloads": manifests(given["workloads"], "workload", _OF_REQUEST),
         "add_nodes": [
-            AddedNodes(node, one.count)
-            for node, one in zip(manifests([one.node for one in added], "added node", _OF_REQUEST), added, strict=True)
+            AddedNodes(node, count)
+            for node, (_, count) in zip(
+                manifests([node for node, _ in added], "added node", _OF_REQUEST), added, strict=True
+            )
         ],
     }
     scenario = Scenario(**given)
@@ -78,6 +83,38 @@ def decode_body(body: bytes, base: KubeScheduler) -> tuple[Scenario, list[Simula
         given_by = "`pod`, `pods`, `workloads`, `pending: true` or a change of nodes"
         raise RequestError(f"nothing to schedule: specify {given_by}")
     return scenario, _policies(base, parsed)
+
+
+def _json_of_yaml(body: bytes) -> bytes:
+    """Return the body as JSON: its settings, and its manifests by the key that takes their kind."""
+    try:
+        settings, objects = read_settings_and_manifests("the body", body)
+    except ClusterFileError as error:
+        raise RequestError(str(error)) from error
+    found: dict[str, list[Any]] = {}
+    for one in objects:
+        if one.kind == "Node":
+            found.setdefault("addNodes", []).append({"node": one.object})
+        else:
+            key = "pods" if one.kind == "Pod" else "workloads" if one.kind in WORKLOAD_KINDS else "claims"
+            found.setdefault(key, []).append(one.object)
+    for key, several in found.items():
+        if not isinstance(settings.setdefault(key, []), list):
+            raise RequestError(f"invalid body: {key}: expected a list")
+        settings[key] = several + settings[key]
+    try:
+        return msgspec.json.encode(settings)
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise RequestError(f"invalid body: {error}") from error
+
+
+def _nodes_of(given: Any) -> list[Any]:
+    if not isinstance(given, str):
+        return [given]
+    try:
+        return [one.object for one in read_settings_and_manifests("addNodes", given.encode(), "Node")[1]]
+    except ClusterFileError as error:
+        raise RequestError(str(error)) from error
 
 
 def _decode(body: bytes) -> Any:

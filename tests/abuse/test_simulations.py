@@ -28,9 +28,9 @@ SLOW_SIMULATIONS = """
 
     simulate = routes.simulate_request
 
-    def slow(*args):
+    def slow(*args, **options):
         time.sleep(3)
-        return simulate(*args)
+        return simulate(*args, **options)
 
     routes.simulate_request = slow
 """
@@ -115,7 +115,7 @@ def test_H5_a_simulation_that_takes_too_much_memory_ends_and_not_the_service(mon
     body = b'{"pod":{"metadata":{"name":"p"},"spec":{"containers":[' + many + b"]}}}"
     with service() as process:
         status, error, _ = simulated(process, body)
-        assert (status, json.loads(error)["Error"]) == (503, "the simulation needs more than 64 MiB of memory")
+        assert (status, json.loads(error)["Error"]) == (503, "the answer needs more than 64 MiB of memory")
         assert simulated(process)[0] == 200
 
 
@@ -128,7 +128,7 @@ def test_H5_a_scenario_that_multiplies_its_body_ends_and_not_the_service(monkeyp
     job = {"kind": "Job", "metadata": {"name": "job"}, "spec": spec}
     with service() as process:
         status, error, _ = simulated(process, json.dumps({"workloads": [job]}).encode())
-        assert (status, json.loads(error)["Error"]) == (503, "the simulation needs more than 64 MiB of memory")
+        assert (status, json.loads(error)["Error"]) == (503, "the answer needs more than 64 MiB of memory")
         assert simulated(process)[0] == 200
 
 

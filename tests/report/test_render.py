@@ -851,6 +851,40 @@ def test_the_sentence_of_a_filter(requested, expected):
     assert filtered({**SOME, node("fits-2"): []}, requested).sentence == expected
 
 
+def test_a_node_with_two_reasons_counts_for_each_and_no_reason_stands_twice():
+    nodes = {
+        node("cpu"): [pod("a", cpu="4")],
+        node("both", memory="2Gi"): [pod("b", cpu="4", memory="2Gi")],
+        node("cordoned", unschedulable=True): [],
+        node("few", pods="0"): [],
+    }
+    found = filtered(nodes, [one.name for one in nodes], incoming(memory="1Gi")).sentence
+    assert found == (
+        "default/incoming fits on none of 4 nodes; 2 Insufficient cpu, 1 Insufficient memory, "
+        "1 node(s) were unschedulable, 1 for other reasons"
+    )
+
+
+def test_a_filter_tells_what_is_free_where_a_resource_is_short():
+    gpus = {"example.com/gpu": "2"}
+    nodes = {
+        node("short", allocatable=gpus): [pod("a", cpu="3500m", requests={"example.com/gpu": "2"})],
+        node("cordoned", unschedulable=True, allocatable=gpus): [],
+        node("fits", allocatable=gpus): [],
+    }
+    found = filtered(nodes, [one.name for one in nodes], incoming(cpu="1", requests={"example.com/gpu": "1"}))
+    assert {one.name: one.free for one in found.nodes} == {
+        "short": {"cpu": 500, "example.com/gpu": 0, "pods": 109},
+        "cordoned": {},
+        "fits": {},
+    }
+
+
+def test_where_every_node_has_room_nothing_is_recorded_of_it():
+    snapshot = built(cluster({node("n1"): [], node("n2", unschedulable=True): []}))
+    assert record_filter(engine.filter(snapshot, typed(incoming()), ["n1", "n2"], Profile())).free == {}
+
+
 def test_rarer_reasons_of_a_filter_are_counted_together():
     taints = [{"key": "x", "effect": "NoSchedule"}]
     nodes = {**SOME, node("tainted", taints=taints): [], node("small", memory="1Ki"): [], node("few", pods="0"): []}

@@ -195,13 +195,41 @@ def read_manifests(contents: Mapping[str, bytes]) -> list[RawManifest]:
     found: list[RawManifest] = []
     with _short_messages():
         for file, data in contents.items():
-            documents = list(_documents(file, data))
-            for number, document in enumerate(documents, start=1):
-                for item in _flattened(document, file, f"document {number}", set()):
-                    in_file = "" if len(documents) == 1 and item.document is document else f", {item.place}"
-                    found.append(RawManifest(f"{file}{in_file}", item.kind, _raw_object(item)))
-                    if len(found) > MAX_OBJECTS:
-                        raise ClusterFileError(f"{file}: more than {MAX_OBJECTS:,} objects")
+            found += _manifests(file, list(_documents(file, data)))
+    return found
+
+
+def read_settings_and_manifests(
+    file: str, data: bytes, default_kind: str = "Pod"
+) -> tuple[dict[str, Any], list[RawManifest]]:
+    """Return the objects of a file like `read_manifests`, and the one document that is none: it has no metadata.
+
+    A document may also be a list of objects. An object without a kind has the `default_kind`.
+    """
+    settings, objects = dict[str, Any](), list[Any]()
+    with _short_messages():
+        for number, document in enumerate(_documents(file, data), start=1):
+            place = f"{file}: document {number}"
+            value = _read(document, object, place)
+            if isinstance(value, list):
+                objects += value
+            elif not isinstance(value, dict) or value.keys() & {"kind", "apiVersion", "metadata", "spec"}:
+                objects.append(value)
+            elif settings:
+                raise ClusterFileError(f"{place} has no kind")
+            else:
+                settings = value
+        return settings, _manifests(file, objects, _TypeMeta(default_kind))
+
+
+def _manifests(file: str, documents: Sequence[Any], default: "_TypeMeta | None" = None) -> list[RawManifest]:
+    found = []
+    for number, document in enumerate(documents, start=1):
+        for item in _flattened(document, file, f"document {number}", set(), default):
+            in_file = "" if len(documents) == 1 and item.document is document else f", {item.place}"
+            found.append(RawManifest(f"{file}{in_file}", item.kind, _raw_object(item)))
+            if len(found) > MAX_OBJECTS:
+                raise ClusterFileError(f"{file}: more than {MAX_OBJECTS:,} objects")
     return found
 
 
@@ -383,7 +411,7 @@ def _flattened(
             noted = ((listed.metadata.annotations if listed.metadata else None) or {}).get(UNREAD_ANNOTATION, "")
             # An unknown field was written by a newer version.
             unread.update(field for field in noted.split(",") if field in _TABLES)
-            inner = _TypeMeta(kind.removesuffix("List"), head.api_version) if kind != "List" else None
+            inner = _TypeMeta(kind.removesuffix("List"), head.api_version) if kind != "List" else default
             for index, item in enumerate(listed.items or ()):
                 yield from _flattened(item, file, f"item {index}", unread, inner, lists + 1)
             return

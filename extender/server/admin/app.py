@@ -5,7 +5,7 @@ every client.
 
 Rule: a request for any other path may come from a browser that another site has directed here (DNS rebinding, CSRF).
 So these paths refuse remote clients unless `debug.allowRemote` is set, Host headers other than an address, localhost or
-`admin.host`, other origins, and bodies that are not JSON; response headers forbid injected scripts.
+`admin.host`, other origins, and bodies that are neither JSON nor YAML; response headers forbid injected scripts.
 """
 
 import ipaddress
@@ -21,6 +21,7 @@ from extender.server.admin.health import HealthEndpoints
 from extender.server.admin.in_flight_limit import InFlightLimit
 from extender.server.admin.routes import DebugEndpoints
 from extender.server.context import ServerContext
+from extender.server.http.body import YAML_TYPE, media_type_of
 from extender.server.http.errors import add_error_handlers, error_response
 from extender.version import __version__
 
@@ -38,12 +39,12 @@ MAX_DEBUG_REQUESTS = 32
 """Maximum number of concurrent requests to debug endpoints; the page sends up to 6."""
 
 _NOT_FOUND = (
-    "no such path; available: GET /livez, /readyz, /metrics, /ui, /decisions, /decisions/{id}, /cluster, /status and "
-    "/recording, POST /simulate and /recording"
+    "no such path; available: GET /livez, /readyz, /metrics, /ui, /pending, /nodes, /why/{namespace}/{name}, "
+    "/decisions, /decisions/{id}, /cluster, /status and /recording, POST /simulate and /recording"
 )
 _NOT_FOUND_WITHOUT_DEBUG = (
     "no such path; available: GET /livez, /readyz and /metrics, and with debug.enabled: true (it is disabled) also "
-    "/ui, /decisions, /cluster, /status, /simulate and /recording"
+    "/ui, /pending, /nodes, /why, /decisions, /cluster, /status, /simulate and /recording"
 )
 _REMOTE_REFUSED = (
     "remote clients may only read /livez, /readyz and /metrics: use kubectl port-forward and connect to localhost, or "
@@ -109,8 +110,9 @@ class _BrowserGuard:
         if origin is not None and origin.partition("://")[2] != host:
             return error_response(403, "cross-origin requests are not allowed")
         # A form can send no JSON, and a script of another site only after a preflight, which has no route here (CSRF).
-        is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-        if request.method == "POST" and not is_json:
+        # The same holds for application/yaml, which POST /simulate takes.
+        allowed = ("application/json", YAML_TYPE) if request.url.path == "/simulate" else ("application/json",)
+        if request.method == "POST" and media_type_of(request.headers) not in allowed:
             return error_response(415, "the body must be JSON: with curl, add -H 'Content-Type: application/json'")
         return None
 

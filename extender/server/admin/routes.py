@@ -6,13 +6,13 @@ thread, and a what-if simulation runs in a forked child process, so that neither
 Rule: access control comes before these routes (`admin.app`); none of them is on the scheduler's listener.
 """
 
-import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -20,27 +20,26 @@ from starlette.concurrency import run_in_threadpool
 
 from extender.cluster.watch.decode import strip_unread_fields
 from extender.config.preemption import PRESETS
-from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import KubeScheduler
-from extender.core.snapshot.snapshot import Snapshot
+from extender.config.values import suggestion
 from extender.errors import ExtenderError, RequestError
-from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import read_time
 from extender.report import wording
 from extender.report.scheduler_report import changed_policies
-from extender.report.schema import MAX_LISTED_DECISIONS
-from extender.server.admin import fork_worker
+from extender.report.schema import MAX_LISTED_DECISIONS, DecisionList, DecisionOutcome, DecisionSort
 from extender.server.admin.cluster_dump import ClusterDumps
+from extender.server.admin.cluster_reports import ClusterReports
 from extender.server.admin.decision_thread import DecisionThread
-from extender.server.admin.fork_worker import ForkedWorker
+from extender.server.admin.health import readiness
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
-from extender.server.admin.simulate import SIMULATION_TIMEOUT_SECONDS, simulate_request
+from extender.server.admin.pending_list import PendingPods
+from extender.server.admin.simulate import simulate_request
+from extender.server.admin.snapshot_copy import SnapshotCopies, response_of
 from extender.server.context import ServerContext
-from extender.server.http.body import BodiesInFlight, read_body
-from extender.server.http.errors import error_body, error_response
+from extender.server.http.body import YAML_TYPE, BodiesInFlight, media_type_of, read_body
+from extender.server.http.errors import error_response
+from extender.server.http.query import check_parameters, choice, number
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import VERBS, DecisionQuery, KeptDecision
-from extender.server.settings import not_evaluated_lines, scheduler_line
 from extender.version import __version__
 
 MAX_SIMULATIONS = 3
@@ -54,6 +53,9 @@ MAX_SIMULATE_BYTES_IN_FLIGHT = (MAX_SIMULATIONS + 1) * MAX_SIMULATE_BODY_BYTES
 
 MAX_SIMULATION_MEMORY_BYTES = 512 << 20
 """Memory that one simulation may allocate, beyond the cluster cache that it shares with the service."""
+
+_OUTCOMES: tuple[DecisionOutcome, ...] = get_args(DecisionOutcome)
+_SORTS: tuple[DecisionSort, ...] = get_args(DecisionSort)
 
 NOT_KEPT = "no such decision; the oldest ones are dropped (debug.decisions)"
 
@@ -73,8 +75,9 @@ class DebugEndpoints:
     def __init__(self, server_context: ServerContext, decision_thread: DecisionThread) -> None:
         self._server_context, self._decision_thread = server_context, decision_thread
         self._dumps = ClusterDumps(server_context, decision_thread)
-        self._simulating = asyncio.Lock()
-        """Held by the running simulation."""
+        self._simulations_running = SnapshotCopies(server_context, decision_thread)
+        self._reports = ClusterReports(server_context, decision_thread)
+        self._pending = PendingPods(server_context, decision_thread)
         self._simulations = InFlightLimit(MAX_SIMULATIONS, "simulations")
         self._simulation_bodies = BodiesInFlight(MAX_SIMULATE_BYTES_IN_FLIGHT)
 
@@ -86,6 +89,10 @@ class DebugEndpoints:
             ("GET", "/decisions/{id}", self.show_decision),
             ("GET", "/decisions/{id}/pod", self.show_pod),
             ("GET", "/cluster", self._dumps.dump),
+            ("GET", "/pending", self._pending.show),
+            ("GET", "/nodes", self._reports.list_nodes),
+            ("GET", "/nodes/{name:path}", self._reports.show_node),
+            ("GET", "/why/{namespace}/{name:path}", self._reports.why),
             ("GET", "/status", self.show_status),
             ("POST", "/simulate", self.simulate),
             ("GET", "/recording", self.show_recording),
@@ -102,10 +109,15 @@ class DebugEndpoints:
     # --- decisions ---
 
     async def list_decisions(self, request: Request) -> Response:
-        """List the latest decisions, newest first, filtered by `?pod=&node=&verb=&since=&until=&limit=`."""
+        """List kept decisions, latest first or by `?sort=`, filtered by the parameters of `_query`."""
         query = _query(request.query_params)
         decisions = await self._decision_thread.run(self._server_context.decisions.newest_first)
-        return await run_in_threadpool(lambda: _json({"decisions": [one.summary for one in query.select(decisions)]}))
+
+        def select() -> DecisionList:
+            found, matching = query.select(decisions)
+            return DecisionList(decisions=[one.summary for one in found], matching=matching, kept=len(decisions))
+
+        return await run_in_threadpool(lambda: _json(select()))
 
     async def show_decision(self, request: Request) -> Response:
         """Return one decision; `?pods=none` omits the pods, `?node=NAME` returns only that node, with its pods."""
@@ -116,8 +128,15 @@ class DebugEndpoints:
         if kept is None:
             return error_response(404, NOT_KEPT)
         if node is not None and node not in kept.nodes:
-            return error_response(404, f"the decision did not consider node {node!r}")
+            return error_response(404, await self._decision_thread.run(lambda: self._not_considered(node)))
         return await run_in_threadpool(lambda: _json(kept.decision(node, every_pod=pods == "all")))
+
+    def _not_considered(self, node: str) -> str:
+        with contextlib.suppress(ExtenderError):  # not synced: whether the node exists is not known
+            known = self._server_context.cache.snapshot().node_names
+            if node not in known:
+                return f"the cluster has no node {node!r}{suggestion(node, known)}"
+        return f"the decision did not consider node {node!r}: kube-scheduler did not send it"
 
     async def show_pod(self, request: Request) -> Response:
         """Return the pod of a decision, with the fields that decisions read, as input for POST /simulate."""
@@ -139,30 +158,20 @@ class DebugEndpoints:
             pass
         # 2. Read the body, within the limit of all bodies together.
         with self._simulation_bodies.track() as in_flight:
-            body = await read_body(request, MAX_SIMULATE_BODY_BYTES, self._simulation_bodies, in_flight)
+            body = await read_body(
+                request, MAX_SIMULATE_BODY_BYTES, self._simulation_bodies, in_flight, takes_yaml=True
+            )
             # 3. Wait for the simulation under way, then simulate.
             with self._simulations.track():
-                answer = await unless_gone(request, self._simulate(body))
-        return Response(answer[3:], int(answer[:3]), media_type="application/json")
+                return await unless_gone(request, self._simulate(body, media_type_of(request.headers) == YAML_TYPE))
 
-    async def _simulate(self, body: bytes) -> bytes:
-        def start() -> ForkedWorker:
-            snapshot, scheduler, history = self._server_context.simulation_inputs()
-            return ForkedWorker.start(
-                lambda: [simulate_in_child(snapshot, scheduler, body, history)],
-                SIMULATION_TIMEOUT_SECONDS,
-                MAX_SIMULATION_MEMORY_BYTES,
-            )
-
-        def inputs() -> tuple[ClusterObjects, KubeScheduler, bytes, EvictionHistory]:
-            snapshot, scheduler, history = self._server_context.simulation_inputs()
-            return snapshot.frozen(), scheduler, body, history
-
-        async with self._simulating:
-            if fork_worker.IS_FORK_SUPPORTED:
-                worker = await self._decision_thread.run(start, ForkedWorker.abandon)
-                return await worker.result(SIMULATION_TIMEOUT_SECONDS)
-            return await run_in_threadpool(_simulate_to_bytes, *await self._decision_thread.run(inputs))
+    async def _simulate(self, body: bytes, is_yaml: bool) -> Response:
+        """Simulate on a copy of the snapshot."""
+        answer = await self._simulations_running.run(
+            lambda cluster, scheduler, history: simulate_request(cluster, scheduler, body, history, is_yaml=is_yaml),
+            MAX_SIMULATION_MEMORY_BYTES,
+        )
+        return response_of(answer)
 
     async def show_status(self) -> Response:
         """Return the status that the page shows in its header."""
@@ -195,16 +204,20 @@ class _RecordingSwitch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _query(given: Mapping[str, str]) -> DecisionQuery:
-    unknown = sorted(set(given) - {"pod", "node", "verb", "since", "until", "limit"})
-    if unknown:
-        raise RequestError(f"{unknown[0]}: no such parameter; available: pod, node, verb, since, until and limit")
-    verb, limit = given.get("verb"), given.get("limit", "100")
-    if verb is not None and verb not in VERBS:
-        raise RequestError(f"verb: must be one of {', '.join(VERBS)}, not {verb!r}")
-    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= MAX_LISTED_DECISIONS:
-        raise RequestError(f"limit: must be a number from 1 to {MAX_LISTED_DECISIONS}, not {limit!r}")
+    check_parameters(given, ("pod", "node", "verb", "outcome", "text", "since", "until", "sort", "offset", "limit"))
     since, until = (_time(key, given[key]) if key in given else None for key in ("since", "until"))
-    return DecisionQuery(given.get("pod"), given.get("node"), verb, since, until, int(limit))
+    return DecisionQuery(
+        given.get("pod"),
+        given.get("node"),
+        choice(given, "verb", VERBS),
+        since,
+        until,
+        number(given, "limit", 100, 1, MAX_LISTED_DECISIONS),
+        choice(given, "outcome", _OUTCOMES),
+        given.get("text", ""),
+        choice(given, "sort", _SORTS) or "time",
+        number(given, "offset", 0, 0, 10**8),
+    )
 
 
 def _time(key: str, text: str) -> int:
@@ -216,45 +229,23 @@ def _time(key: str, text: str) -> int:
         raise RequestError(f"{key}: must be {expected}, not {text!r}") from None
 
 
-def simulate_in_child(snapshot: Snapshot, scheduler: KubeScheduler, body: bytes, history: EvictionHistory) -> bytes:
-    """Simulate on the child's own snapshot, detached from the observer that records changes."""
-    snapshot.observer = None
-    try:
-        return _simulate_to_bytes(snapshot, scheduler, body, history)
-    except MemoryError:
-        return b"503" + error_body(f"the simulation needs more than {MAX_SIMULATION_MEMORY_BYTES >> 20} MiB of memory")
-
-
-def _simulate_to_bytes(
-    cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, body: bytes, history: EvictionHistory
-) -> bytes:
-    """Return the HTTP status in three digits, followed by the body."""
-    try:
-        return b"200" + msgspec.json.encode(simulate_request(cluster, scheduler, body, history))
-    except ExtenderError as error:
-        return b"%d%b" % (error.status, error_body(str(error)))
-
-
 def _status(server_context: ServerContext) -> dict[str, Any]:
     scheduler = server_context.settings.scheduler
+    problem, checks = readiness(server_context)
     status: dict[str, Any] = {
         "version": __version__,
         "cache": cache_summary(server_context.cache, server_context.source),
-        "ready": "",
-        "notes": server_context.warnings(),
-        "scheduler": scheduler_line(scheduler),
-        "notEvaluated": not_evaluated_lines(scheduler),
+        "ready": problem,
+        "checks": checks,
         "policies": changed_policies(scheduler.profiles[0]),
         "presets": list(PRESETS),
         "decisions": server_context.decisions.counts(),
         "recording": None if server_context.recorder is None else server_context.recorder.status(),
     }
-    try:
+    with contextlib.suppress(ExtenderError):  # `checks` has the reason
         snapshot = server_context.snapshot()
         counts = len(snapshot.nodes), len(snapshot.pod_table.row_of), len(snapshot.objects.budgets)
         status["cluster"] = dict(zip(("nodes", "pods", "budgets"), counts, strict=True))
-    except ExtenderError as error:
-        status["ready"] = str(error)
     return status
 
 

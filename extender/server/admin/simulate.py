@@ -37,15 +37,20 @@ SIMULATION_TIMEOUT_SECONDS = 60.0
 
 
 def simulate_request(
-    cluster: ClusterObjects | Snapshot, base: KubeScheduler, body: bytes, history: EvictionHistory | None = None
+    cluster: ClusterObjects | Snapshot,
+    base: KubeScheduler,
+    body: bytes,
+    history: EvictionHistory | None = None,
+    *,
+    is_yaml: bool = False,
 ) -> Simulation | Comparison:
     """Return the answer to `POST /simulate`; RequestError for an invalid body, or one that exceeds a limit.
 
     `cluster`: see `run_simulation`; comparing two policies on a snapshot requires os.fork: the first runs in a forked
     child. `base`: the kube-scheduler and the policies in effect. `history`: the time and the recent evictions; by
-    default now, without evictions.
+    default now, without evictions. `is_yaml`: the body is YAML (`whatif.body`).
     """
-    scenario, policies = decode_body(body, base)
+    scenario, policies = decode_body(body, base, is_yaml=is_yaml)
     history = history or EvictionHistory(time.time_ns())
     _check_limits(cluster, scenario)
     *others, last = policies

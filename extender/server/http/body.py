@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -30,6 +30,9 @@ _CHECKED_HEADERS = frozenset({b"content-encoding", b"content-type", b"content-le
 """Headers that decide whether a body is read; the first header of each name counts."""
 
 _JSON_TYPE = re.compile(r"(application|text)/json|[\w.+-]+/[\w.+-]+\+json", re.IGNORECASE)
+
+YAML_TYPE = "application/yaml"
+"""Media type of YAML (RFC 9512); a browser does not send it to another site unasked."""
 
 
 @dataclass(slots=True, eq=False)
@@ -115,13 +118,18 @@ class BodiesInFlight:
 
 
 async def read_body(
-    request: Request, cap: int, bodies: BodiesInFlight | None = None, body: Body | None = None
+    request: Request,
+    cap: int,
+    bodies: BodiesInFlight | None = None,
+    body: Body | None = None,
+    *,
+    takes_yaml: bool = False,
 ) -> bytes:
     """Return the body; RequestError if it is too slow (408), larger than `cap` bytes (413) or not JSON (415).
 
     `body`: from `bodies.track`; raises Overloaded if it is refused. Without both, only `cap` limits the size.
     """
-    check_headers(request.scope, cap)
+    check_headers(request.scope, cap, takes_yaml=takes_yaml)
     bodies, body = bodies or BodiesInFlight(cap), body or Body()
     try:
         async with asyncio.timeout_at(caller_of(request.scope).read_at + READ_TIMEOUT_SECONDS) as body.timeout:
@@ -150,14 +158,20 @@ def caller_of(scope: Scope) -> Caller:
     return caller
 
 
-def check_headers(scope: Scope, cap: int) -> None:
+def media_type_of(headers: Mapping[str, str]) -> str:
+    """Return the media type of a body, without parameters; empty if there is none."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_headers(scope: Scope, cap: int, *, takes_yaml: bool = False) -> None:
     """Raise RequestError if the headers show that the body is not usable."""
     sent = {name: value.decode("latin-1") for name, value in reversed(scope["headers"]) if name in _CHECKED_HEADERS}
     encoding = sent.get(b"content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedBody("compressed bodies are not supported: leave Content-Encoding out")
     media_type = sent.get(b"content-type", "").partition(";")[0].strip()
-    if media_type and not _JSON_TYPE.fullmatch(media_type):
+    is_yaml = takes_yaml and media_type.lower() == YAML_TYPE
+    if media_type and not is_yaml and not _JSON_TYPE.fullmatch(media_type):
         raise UnsupportedBody("the body must be JSON: with curl, add -H 'Content-Type: application/json'")
     length = sent.get(b"content-length", "")
     if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > cap):

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from sys import getsizeof
 from typing import Literal, get_args
 
@@ -24,7 +23,14 @@ from extender.report import summary as sentences
 from extender.report.ranking_report import report_ranking
 from extender.report.render import render_nodes, render_pod_claims
 from extender.report.scheduler_report import changed_policies, report_scheduler
-from extender.report.schema import DecisionMode, DecisionReport, DecisionSummary, VerbName
+from extender.report.schema import (
+    DecisionMode,
+    DecisionOutcome,
+    DecisionReport,
+    DecisionSort,
+    DecisionSummary,
+    VerbName,
+)
 from extender.report.tried_node import report_pod
 
 VERBS: tuple[VerbName, ...] = get_args(VerbName)
@@ -105,7 +111,7 @@ class KeptDecision:
         if self.kept_summary is not None:
             return self.kept_summary
         record = self.record
-        outcome: DecisionMode | Literal["noVictims", "vetoed"] = self.mode
+        outcome: DecisionOutcome = self.mode
         chosen = [one.node for one in record.decision.kept] if isinstance(record, PreemptRecord) else []
         if isinstance(record, PreemptRecord) and self.mode == "answered" and not chosen:
             outcome = "noVictims" if record.decision.vetoed is None else "vetoed"
@@ -158,10 +164,25 @@ class DecisionQuery:
     until: int | None = None
     """`since` and `until`: nanoseconds since the Unix epoch, inclusive."""
     limit: int = 100
+    outcome: DecisionOutcome | None = None
+    text: str = ""
+    """Part of the ID, the sentence, or the pod's key or UID, in any case."""
+    sort: DecisionSort = "time"
 
-    def select(self, decisions: Iterable[KeptDecision]) -> list[KeptDecision]:
-        """Return the first `limit` matching decisions, in order."""
-        return list(islice(filter(self.matches, decisions), self.limit))
+    offset: int = 0
+    """Number of matching decisions to leave out."""
+
+    def select(self, decisions: Iterable[KeptDecision]) -> tuple[list[KeptDecision], int]:
+        """Return at most `limit` matching decisions after the first `offset`, and the number of all that match."""
+        found = self.matching(decisions)
+        return found[self.offset : self.offset + self.limit], len(found)
+
+    def matching(self, decisions: Iterable[KeptDecision]) -> list[KeptDecision]:
+        """Return all matching decisions in the order of `sort`; equal ones keep theirs."""
+        found = list(filter(self.matches, decisions))
+        if self.sort == "milliseconds":
+            return sorted(found, key=lambda kept: -kept.milliseconds)
+        return sorted(found, key=lambda kept: kept.pod.identity.key) if self.sort == "pod" else found
 
     def matches(self, kept: KeptDecision) -> bool:
         pods = (kept.pod.identity, *kept.victims) if self.pod is not None else ()
@@ -171,7 +192,13 @@ class DecisionQuery:
             and (self.until is None or kept.now <= self.until)
             and (not pods or any(self.pod in (pod.key, pod.metadata.name, pod.metadata.uid) for pod in pods))
             and (self.node is None or self.node in kept.nodes)
+            and (self.outcome is None or kept.summary.outcome == self.outcome)
+            and (not self.text or self._has_text(kept.summary))
         )
+
+    def _has_text(self, summary: DecisionSummary) -> bool:
+        texts = summary.id, summary.sentence, summary.pod, summary.uid
+        return self.text.lower() in "\n".join(texts).lower()
 
 
 class DecisionLog:

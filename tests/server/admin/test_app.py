@@ -151,7 +151,8 @@ async def test_certificate_problems_are_warnings_and_the_process_stays_ready(tmp
         verbose, status = await people.get("/readyz?verbose"), await people.get("/status")
     assert verbose.status_code == 200
     assert "[!] certificate: server.tls.key: no key; using the previous one\n" in verbose.text
-    assert status.json()["notes"] == ["certificate: server.tls.key: no key; using the previous one"]
+    checks = verbose.text.splitlines()[:-1]
+    assert status.json()["checks"] == checks, "the header of the page shows what /readyz?verbose does"
 
 
 async def test_draining_is_reported_before_any_other_problem():
@@ -260,6 +261,9 @@ async def test_the_host_header_decides_whether_it_is_answered(host, status, allo
         ({"Content-Type": "application/json; charset=utf-8", "Origin": "http://127.0.0.1:8889"}, 200),
         ({"Content-Type": "application/json", "Origin": "http://evil.example"}, 403),
         ({"Content-Type": "application/json", "Origin": "null"}, 403),
+        ({"Content-Type": "application/yaml"}, 200),
+        ({"Content-Type": "application/yaml", "Origin": "http://evil.example"}, 403),
+        ({"Content-Type": "text/yaml"}, 415),
         ({"Content-Type": "text/plain"}, 415),
         ({}, 415),
     ],
@@ -269,6 +273,12 @@ async def test_no_other_site_can_have_a_browser_ask(headers, status):
     question = json.dumps({"pod": INCOMING}).encode()
     async with admin() as people:
         assert (await people.post("/simulate", content=question, headers=headers)).status_code == status
+
+
+async def test_only_a_simulation_is_asked_in_yaml():
+    async with admin() as people:
+        answer = await people.post("/recording", content=b"enabled: true", headers={"Content-Type": "application/yaml"})
+    assert answer.status_code == 415
 
 
 @pytest.mark.parametrize("client", [("127.0.0.1", 1), REMOTE], ids=lambda client: client[0])

@@ -8,7 +8,9 @@ from fastapi.routing import APIRoute
 from extender.cli.commands.openapi import ADMIN_DOCUMENT
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.report.schema import DecisionReport, DecisionSummary
+from extender.report.lists.node_schema import ListedNodes, NodeDetail
+from extender.report.lists.page_schema import ExplainedPod, PendingList
+from extender.report.schema import DecisionList, DecisionReport
 from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.app import PUBLIC_PATHS
 from extender.server.admin.decision_thread import DecisionThread
@@ -21,13 +23,23 @@ from tests.server.scheduler.test_openapi import NO_TYPE, REFERENCE, undescribed
 
 DOCUMENT = json.loads(ADMIN_DOCUMENT.read_bytes())
 SCHEMAS = DOCUMENT["components"]["schemas"]
-TYPES = (DecisionSummary, DecisionReport, Simulation, Comparison, SimulateBody)
+TYPES = (
+    DecisionList,
+    DecisionReport,
+    ListedNodes,
+    NodeDetail,
+    ExplainedPod,
+    PendingList,
+    Simulation,
+    Comparison,
+    SimulateBody,
+)
 
 
 def test_the_paths_and_methods_are_those_of_the_service():
     debug = DebugEndpoints(ServerContext(ClusterCache(), LiveSettings(Configuration())), DecisionThread())
     served = {
-        (route.path, method.lower())
+        (route.path_format, method.lower())
         for route in debug.router().routes
         if isinstance(route, APIRoute)
         for method in route.methods or ()
@@ -44,6 +56,7 @@ def test_probes_are_described_by_their_names():
 
 def test_the_schemas_are_those_of_the_types():
     _, components = msgspec.json.schema_components(TYPES, ref_template=REFERENCE)
+    components = json.loads(msgspec.json.encode(components))  # a default may be a tuple
     expected = {name: undescribed(schema) for name, schema in components.items()} | NO_TYPE
     assert SCHEMAS.keys() == expected.keys()
     stale = {name: schema for name, schema in expected.items() if undescribed(SCHEMAS[name]) != schema}

@@ -118,6 +118,15 @@ async def test_its_pod_can_be_asked_about_once_more(both):
         ({"since": "2126-01-01T00:00:00Z"}, []),
         ({"until": "2126-01-01T00:00:00+02:00", "verb": "preempt"}, ["preempt-1"]),
         ({"limit": "2"}, ["preempt-1", "prioritize-1"]),
+        ({"limit": "1", "offset": "1"}, ["prioritize-1"]),
+        ({"offset": "3"}, []),
+        ({"text": "EVICTS shop/small"}, ["preempt-1"]),
+        ({"text": "filter-1"}, ["filter-1"]),
+        ({"text": "nothing of this"}, []),
+        ({"outcome": "answered"}, ["preempt-1", "prioritize-1", "filter-1"]),
+        ({"outcome": "vetoed"}, []),
+        ({"sort": "time"}, ["preempt-1", "prioritize-1", "filter-1"]),
+        ({"sort": "pod"}, ["prioritize-1", "filter-1", "preempt-1"]),
     ],
     ids=str,
 )
@@ -139,12 +148,20 @@ async def test_decisions_are_found_by(both, parameters, found):
             "since: must be a time such as 2026-03-01T12:00:00Z, or an age such as 15m",
         ),
         ("/decisions?until=2026-03-01T12:00:00", 400, "until: must be a time such as"),
-        ("/decisions?name=x", 400, "name: no such parameter; available: pod, node, verb, since, until and limit"),
+        ("/decisions?name=x", 400, "name: no such parameter; available: pod, node, verb, outcome, text, "),
+        ("/decisions?outcome=good", 400, "outcome: must be one of answered, noVictims, vetoed, observed, passthrough"),
+        ("/decisions?sort=size", 400, "sort: must be one of time, milliseconds, pod, not 'size'"),
+        ("/decisions?offset=-1", 400, "offset: must be a number from 0 to 100000000, not '-1'"),
         ("/decisions/preempt-99", 404, "no such decision"),
         ("/decisions/nothing", 404, "no such decision"),
-        ("/decisions/preempt-1?node=worker-9", 404, "the decision did not consider node 'worker-9'"),
+        ("/decisions/preempt-1?node=worker-9", 404, "the cluster has no node 'worker-9' (did you mean worker-"),
+        (
+            "/decisions/preempt-1?node=worker-3",
+            404,
+            "the decision did not consider node 'worker-3': kube-scheduler did",
+        ),
         ("/decisions/preempt-1?pods=some", 400, "pods: must be all or none, not 'some'"),
-        ("/filter", 404, "no such path; available: GET /livez, /readyz, /metrics, /ui, /decisions"),
+        ("/filter", 404, "no such path; available: GET /livez, /readyz, /metrics, /ui, /pending, /nodes"),
         ("/ui/../app.py", 404, "no such"),
         ("/ui/%2e%2e%2fapp.py", 404, "no such"),
         ("/ui/nothing.js", 404, "no such file"),
@@ -197,6 +214,26 @@ async def test_a_decision_that_cannot_be_kept_is_answered_all_the_same(both, mon
     monkeypatch.setattr(both.server_context.decisions, "keep", lambda _: 1 / 0)
     await both.ask("preempt")
     assert "failed to store the decision" in caplog.text
+
+
+async def test_a_list_says_how_many_match_and_how_many_are_kept(both):
+    await both.ask("filter", "filter", "preempt")
+    page = await both.get("/decisions", verb="filter", limit="1")
+    assert ([one["id"] for one in page["decisions"]], page["matching"], page["kept"]) == (["filter-2"], 2, 3)
+
+
+async def test_the_slowest_decision_comes_first_when_asked_so(both):
+    await both.ask("filter", "prioritize", "preempt", "filter")
+    listed = (await both.get("/decisions", sort="milliseconds"))["decisions"]
+    took = [one["milliseconds"] for one in listed]
+    assert took == sorted(took, reverse=True)
+
+
+async def test_a_decision_about_a_node_tells_it_is_not_there_only_if_the_cluster_is_known(both, monkeypatch):
+    await both.ask("preempt")
+    monkeypatch.setattr(both.server_context.cache, "_snapshot", None)
+    answer = await both.people.get("/decisions/preempt-1?node=worker-9")
+    assert error_of(answer).startswith("the decision did not consider node 'worker-9'")
 
 
 # --- the cluster ----------------------------------------------------------------------------------------------------

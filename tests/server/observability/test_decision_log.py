@@ -65,7 +65,7 @@ def ring(*kept: KeptDecision, most: int = 100, most_bytes: int = PLENTY) -> Deci
 
 
 def ids(decisions: DecisionLog, **query) -> list[str]:
-    return [one.id for one in DecisionQuery(**query).select(decisions.newest_first())]
+    return [one.id for one in DecisionQuery(**query).select(decisions.newest_first())[0]]
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,36 @@
+"""The JSON schemas of GET /why and GET /pending: reports, with what only the web page needs.
+
+Rule: types only; `server.admin` fills them in.
+"""
+
+import msgspec
+
+from extender.report.pod_schema import Diagnosis, PendingReport
+
+
+class PageStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Base class of the schema: keys in camelCase."""
+
+
+class ExplainedPod(PageStruct, frozen=True, kw_only=True):
+    """A diagnosis, and its facts as sentences: the page has no words of its own."""
+
+    diagnosis: Diagnosis
+    reason_facts: list[list[str]]
+    """Per reason of the diagnosis what exactly rejects its nodes, the most common facts first."""
+    node_facts: dict[str, list[str]]
+    """Node that is rejected -> what exactly rejects it."""
+
+
+class PendingList(PageStruct, frozen=True, kw_only=True):
+    """The last report of the pending pods."""
+
+    time: str | None
+    """Time of the cluster that the report describes, UTC; null: the first one is being made."""
+    age_seconds: float | None
+    is_making: bool
+    """True while a newer report is being made."""
+    error: str
+    """Why the last attempt failed; empty if it did not."""
+    report: PendingReport | None
+    """Null: see `time`, or the request knows it (`?known=`)."""

@@ -1,0 +1,106 @@
+"""Reports about the cluster: its nodes, and why a pod is pending or where it is.
+
+Rule: a list of nodes is copied between two decisions and rendered on another thread; what evaluates pods runs on a
+copy of the snapshot (`SnapshotCopies`).
+"""
+
+from typing import get_args
+
+import msgspec
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from extender.config.values import suggestion
+from extender.core.eviction_history import EvictionHistory
+from extender.core.profile import KubeScheduler
+from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import NotFound
+from extender.k8s.kinds import ClusterObjects
+from extender.report.diagnose import diagnose, not_found
+from extender.report.lists.node_schema import NodeSort
+from extender.report.lists.nodes import NodeColumns, NodeCopy, NodeQuery
+from extender.report.lists.page_schema import ExplainedPod
+from extender.report.pod_schema import Diagnosis
+from extender.report.wording import describe_fact
+from extender.server.admin.decision_thread import DecisionThread
+from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
+from extender.server.admin.snapshot_copy import SnapshotCopies, response_of
+from extender.server.context import ServerContext
+from extender.server.http.query import check_parameters, choice, number
+
+MAX_LISTED_NODES = 1000
+"""Limit of the nodes in one response of GET /nodes."""
+
+MAX_REPORTS = 4
+"""Maximum number of GET /why in flight: one that runs, and the others that wait."""
+
+MAX_REPORT_MEMORY_BYTES = 512 << 20
+"""Memory that one report may allocate, beyond the cluster cache that it shares with the service."""
+
+
+class ClusterReports:
+    """The endpoints that show nodes and pods of the cluster cache."""
+
+    def __init__(self, server_context: ServerContext, decision_thread: DecisionThread) -> None:
+        self._server_context, self._decision_thread = server_context, decision_thread
+        self._copies = SnapshotCopies(server_context, decision_thread)
+        self._in_flight = InFlightLimit(MAX_REPORTS, "reports")
+
+    async def list_nodes(self, request: Request) -> Response:
+        """List nodes: requested and free resources, taints; `?text=&sort=&offset=&limit=`."""
+        given = request.query_params
+        check_parameters(given, ("text", "sort", "offset", "limit"))
+        query = NodeQuery(
+            given.get("text", ""),
+            choice(given, "sort", get_args(NodeSort)) or "name",
+            number(given, "offset", 0, 0, 10**8),
+            number(given, "limit", 50, 1, MAX_LISTED_NODES),
+        )
+        columns = await self._decision_thread.run(lambda: NodeColumns.of(self._server_context.snapshot()))
+        return await run_in_threadpool(lambda: _json(columns.select(query)))
+
+    async def show_node(self, request: Request) -> Response:
+        """Return one node with its labels and pods."""
+        name = request.path_params["name"]
+
+        def read() -> NodeCopy:
+            snapshot = self._server_context.snapshot()
+            if (found := NodeCopy.of(snapshot, name)) is None:
+                raise NotFound(f"the cluster has no node {name!r}{suggestion(name, snapshot.node_names)}")
+            return found
+
+        copy = await self._decision_thread.run(read)
+        return await run_in_threadpool(lambda: _json(copy.report()))
+
+    async def why(self, request: Request) -> Response:
+        """Explain one pod on all nodes, with the diagnosis of `extender why`; `?node=NAME` shows that node in full."""
+        check_parameters(request.query_params, ("node",))
+        key = request.path_params["namespace"], request.path_params["name"]
+        node = request.query_params.get("node")
+
+        def explain(
+            cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory
+        ) -> ExplainedPod:
+            snapshot = cluster if isinstance(cluster, Snapshot) else Snapshot.build(cluster, scheduler.features)
+            pod = snapshot.objects.pods.get(key)
+            if pod is None:
+                raise NotFound(not_found(snapshot, *key, scheduler).why)
+            return _with_sentences(diagnose(snapshot, pod, scheduler, history, node))
+
+        with self._in_flight.track():
+            return response_of(await unless_gone(request, self._copies.run(explain, MAX_REPORT_MEMORY_BYTES)))
+
+
+def _with_sentences(found: Diagnosis) -> ExplainedPod:
+    return ExplainedPod(
+        diagnosis=found,
+        reason_facts=[
+            [describe_fact(one.fact) + (f" on {one.nodes}" if one.nodes < reason.nodes else "") for one in reason.facts]
+            for reason in found.reasons
+        ],
+        node_facts={node.name: [describe_fact(one) for one in node.facts] for node in found.nodes if node.facts},
+    )
+
+
+def _json(value: object) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
