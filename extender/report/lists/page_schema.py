@@ -16,8 +16,6 @@ class ExplainedPod(PageStruct, frozen=True, kw_only=True):
     """A diagnosis, and its facts as sentences: the page has no words of its own."""
 
     diagnosis: Diagnosis
-    reason_facts: list[list[str]]
-    """Per reason of the diagnosis what exactly rejects its nodes, the most common facts first."""
     node_facts: dict[str, list[str]]
     """Node that is rejected -> what exactly rejects it."""
 

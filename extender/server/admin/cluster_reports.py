@@ -94,10 +94,6 @@ class ClusterReports:
 def _with_sentences(found: Diagnosis) -> ExplainedPod:
     return ExplainedPod(
         diagnosis=found,
-        reason_facts=[
-            [describe_fact(one.fact) + (f" on {one.nodes}" if one.nodes < reason.nodes else "") for one in reason.facts]
-            for reason in found.reasons
-        ],
         node_facts={node.name: [describe_fact(one) for one in node.facts] for node in found.nodes if node.facts},
     )
 

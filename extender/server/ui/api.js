@@ -33,23 +33,37 @@ const query = (values) => {
   return given.size ? `?${given}` : "";
 };
 
+const part = encodeURIComponent;
+
 export const status = () => call("status");
+/** Fetch the last report of the pending pods; without the report if it is still the one of the time `known`. */
+export const pending = (known, signal) => call(`pending${query({ known })}`, { signal });
+export const nodes = (wanted, signal) => call(`nodes${query(wanted)}`, { signal });
+export const clusterNode = (name) => call(`nodes/${part(name)}`);
+
+/** Fetch the diagnosis of a pod on all nodes; `node`: with this node in full. `pod`: `namespace/name`. */
+export const why = (pod, node, signal) => call(`why/${pod.split("/").map(part).join("/")}${query({ node })}`, { signal });
+
 export const decisions = (wanted, signal) => call(`decisions${query(wanted)}`, { signal });
-export const decisionPath = (id) => new URL(`decisions/${encodeURIComponent(id)}`, BASE).href;
+export const decisionPath = (id) => new URL(`decisions/${part(id)}`, BASE).href;
 
 /** Fetch a decision without the pods of its nodes. */
-export const decision = (id) => call(`decisions/${encodeURIComponent(id)}?pods=none`);
+export const decision = (id) => call(`decisions/${part(id)}?pods=none`);
 
 /** Fetch the pod that was to be scheduled, with the fields that decisions read. */
-export const podOf = (id) => call(`decisions/${encodeURIComponent(id)}/pod`);
+export const podOf = (id) => call(`decisions/${part(id)}/pod`);
 
-/** Fetch one node of a decision, with its pods. */
+/** Fetch one node of a decision, with its pods. A node that is not in it is a Failure that says why. */
 export async function node(id, name) {
-  const answer = await call(`decisions/${encodeURIComponent(id)}${query({ node: name })}`);
-  const found = answer.nodes?.find((candidate) => candidate.name === name);
-  if (!found) throw new Failure(`The decision did not consider node ${name}.`, 404);
-  return found;
+  const answer = await call(`decisions/${part(id)}${query({ node: name })}`);
+  return answer.nodes.find((candidate) => candidate.name === name);
 }
 
-export const simulate = (body) =>
-  call("simulate", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+/** Simulate; `manifests`: YAML or JSON as a person wrote it, which the service reads, `settings`: keys of the body. */
+export const simulate = (manifests, settings, signal) =>
+  call("simulate", {
+    method: "POST",
+    headers: { "Content-Type": "application/yaml" },
+    body: [manifests, JSON.stringify(settings)].filter((one) => one.trim()).join("\n---\n"),
+    signal,
+  });

@@ -1,13 +1,21 @@
 // Switch between the views. Rule: the address names the view, so that reload, links and the back button keep the place.
 
 import { announce, byId, setTitle } from "./dom.js";
+import { createClusterNode } from "./cluster-node.js";
 import { createDecision } from "./decision.js";
 import { createList } from "./list.js";
+import { createNodes } from "./nodes.js";
+import { createPending } from "./pending.js";
+import { createPod } from "./pod.js";
 import { parse } from "./route.js";
 import * as status from "./status.js";
 import { createWhatIf } from "./what-if.js";
 
 const VIEWS = {
+  pending: { view: createPending(), section: byId("view-pending"), link: byId("to-pending") },
+  pod: { view: createPod(), section: byId("view-pod"), link: byId("to-pending") },
+  nodes: { view: createNodes(), section: byId("view-nodes"), link: byId("to-nodes") },
+  node: { view: createClusterNode(), section: byId("view-node"), link: byId("to-nodes") },
   decisions: { view: createList(), section: byId("view-decisions"), link: byId("to-decisions") },
   decision: { view: createDecision(), section: byId("view-decision"), link: byId("to-decisions") },
   "what-if": { view: createWhatIf(), section: byId("view-what-if"), link: byId("to-what-if") },

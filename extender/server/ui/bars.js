@@ -1,13 +1,12 @@
 // The requests on a node, before and after: by pod role in stacked bars with a table of the amounts, or all together.
 
-import { el, svg, visuallyHidden } from "./dom.js";
+import { el, scrolling, svg, visuallyHidden } from "./dom.js";
 import { amount, resourcesOf, ROLES } from "./words.js";
 
 /** Roles from left to right. Each has its own colour, some a pattern, and a label where the segment is wide enough. */
 const PARTS = ["kept", "protected", "evictable", "reprieved", "victim", "nominated", "preemptor"];
 const HEIGHT = 24;
-const MIN_LABELLED_PERCENT = 11; // of the width of the bar
-const MIN_LABELLED_PERCENT_NARROW = 30; // on a narrow screen
+const LABEL_MARGIN = 8; // pixels
 
 /**
  * Draw two bars per resource (before, after), each with a text for screen readers, then one table with all amounts.
@@ -30,6 +29,15 @@ export function bars({ parts, allocatable, removed, added, afterwards }) {
   return el("div", { class: "bars" }, figures, amountsTable(resources, present, parts, allocatable, before, after, afterwards));
 }
 
+/** Show the labels that are narrower than their segment: a bar gets narrower with the window. */
+const labelled = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) {
+    for (const text of target.querySelectorAll("text")) {
+      text.classList.toggle("too-wide", text.getComputedTextLength() + LABEL_MARGIN > (contentRect.width * text.dataset.percent) / 100);
+    }
+  }
+});
+
 function bar(resource, when, several, room, widest) {
   const percent = (value) => (100 * value) / widest;
   const used = several.reduce((total, [, value]) => total + value, 0);
@@ -43,10 +51,11 @@ function bar(resource, when, several, room, widest) {
   for (const [part, value] of several) {
     const width = percent(value);
     if (!width) continue;
-    drawn.append(svg("rect", { x: `${from}%`, y: 0, width: `${width}%`, height: HEIGHT, class: `part part-${part}` }));
-    if (width >= MIN_LABELLED_PERCENT) drawn.append(svg("text", { x: `${from + width / 2}%`, y: HEIGHT / 2 + 4, class: width < MIN_LABELLED_PERCENT_NARROW ? "part-name small" : "part-name" }, ROLES[part].label));
+    drawn.append(svg("rect", { x: `${from}%`, y: 0, width: `${width}%`, height: HEIGHT, class: `part part-${part}` }),
+      svg("text", { x: `${from + width / 2}%`, y: HEIGHT / 2 + 4, class: "part-name", "data-percent": width }, ROLES[part].label));
     from += width;
   }
+  labelled.observe(drawn);
   const edge = Math.min(100, percent(room));
   if (edge < 100) drawn.append(svg("line", { x1: `${edge}%`, x2: `${edge}%`, y1: 0, y2: HEIGHT, class: "edge" }));
   return el("div", { class: "bar-line" },
@@ -61,7 +70,7 @@ function amountsTable(resources, present, parts, allocatable, before, after, aft
       meaning ? el("span", { class: "meaning muted" }, ` ${meaning}`) : null),
     el("td", { class: "number" }, pods), values.map((value) => el("td", { class: "number" }, value)));
   const shown = resources.filter((resource) => resource !== "pods");
-  return el("div", { class: "scroll" }, el("table", { class: "amounts" },
+  return scrolling("Requests by pod role", el("table", { class: "amounts" },
     el("caption", { class: "visually-hidden" }, "Requests by pod role"),
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Used by"), el("th", { scope: "col", class: "number" }, "Pods"), shown.map((resource) => el("th", { scope: "col", class: "number" }, resource)))),
     el("tbody", {},
@@ -72,10 +81,13 @@ function amountsTable(resources, present, parts, allocatable, before, after, aft
 
 const THIN_HEIGHT = 12;
 
-/** Draw two thin bars per resource: the requests of all pods before and after a simulation. A node may be added or removed. */
+/** Draw two thin bars per resource that changes: the requests of all pods before and after a simulation. A node may be added or removed. */
 export function usageBars({ before, after, allocatable, state }) {
   const lines = { before: state === "added" ? "not in the cluster" : before, after: state === "removed" ? "not in the cluster" : after };
-  return resourcesOf(allocatable).filter((resource) => allocatable[resource]).map((resource) =>
+  const changes = (resource) => state === "added" || state === "removed" || (before[resource] ?? 0) !== (after[resource] ?? 0);
+  const shown = resourcesOf(allocatable).filter((resource) => allocatable[resource] && changes(resource));
+  if (!shown.length) return el("p", { class: "muted" }, "Its requests do not change.");
+  return shown.map((resource) =>
     el("div", { class: "bar-of", "data-resource": resource }, el("span", { class: "bar-name" }, resource),
       Object.entries(lines).map(([when, used]) => typeof used === "string"
         ? el("div", { class: "bar-line" }, el("span", { class: "bar-when" }, when), el("span", { class: "muted" }, used))
@@ -88,4 +100,15 @@ function usageBar(resource, when, used, room) {
     svg("svg", { class: "bar thin", width: "100%", height: THIN_HEIGHT, role: "img", "aria-label": `${resource} ${when}: ${text}` },
       svg("rect", { width: "100%", height: THIN_HEIGHT, class: "room" }), svg("rect", { width: `${Math.min(100, (100 * used) / room)}%`, height: THIN_HEIGHT, class: `part part-used-${when}` })),
     el("span", { class: used > room ? "bar-sum bad" : "bar-sum" }, text));
+}
+
+/** Draw how much of a resource is requested, and say what is free; a resource that the node does not have is a dash. */
+export function freeBar(resource, used, room) {
+  if (room === undefined) return el("span", { class: "muted" }, "–");
+  const left = room - used;
+  const text = left < 0 ? `exceeded by ${amount(resource, -left)}` : amount(resource, left);
+  return [
+    el("span", { class: left < 0 ? "free-text bad" : "free-text", title: `${amount(resource, used)} requested` }, el("strong", {}, text), ` of ${amount(resource, room)}`),
+    svg("svg", { class: "bar thin", width: "100%", height: 6, "aria-hidden": "true" },
+      svg("rect", { width: "100%", height: 6, class: "room" }), svg("rect", { width: `${room > 0 ? Math.min(100, (100 * used) / room) : 0}%`, height: 6, class: "part part-used-before" }))];
 }

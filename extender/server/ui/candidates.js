@@ -51,7 +51,7 @@ export function candidates(about, nodes) {
     about.opened(node.name, isOpen, byReader);
   }
 
-  const more = slices(body, ranked, rowOf, "candidates");
+  const more = slices(body, ranked, rowOf, "candidates", 25);
   const place = new Map(ranked.map((node, at) => [node.name, at]));
   const table = el("table", { class: "candidates" },
     el("caption", { class: "visually-hidden" }, "Candidates, best first"),

@@ -26,7 +26,7 @@ function request(one) {
   const body = el("tbody");
   const details = el("details", { class: "request", ontoggle: () => details.open && !body.children.length && fill() }, el("summary", {}, line));
   function fill() {
-    const more = slices(body, devices, row, "devices");
+    const more = slices(body, devices, row, "devices", 50);
     add(details,
       scrolling(`Devices for request ${one.name}`, el("table", { class: "devices" },
         el("thead", {}, el("tr", {}, ["Device", "Result", "Detail"].map((heading) => el("th", { scope: "col" }, heading)))), body)),

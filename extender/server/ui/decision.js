@@ -7,7 +7,8 @@ import { byStatus, notCandidates } from "./groups.js";
 import { budgetsTable } from "./node.js";
 import { toDecision, toList, toWhatIf } from "./route.js";
 import { scores } from "./scores.js";
-import { amounts, count, decisionTag, longTime, milliseconds } from "./words.js";
+import { exactTime, relative } from "./times.js";
+import { amounts, count, decisionTag, milliseconds } from "./words.js";
 
 const MAX_NAMES_IN_MESSAGE = 10;
 
@@ -56,13 +57,19 @@ export function createDecision() {
     const row = shown.sections.reduce((found, section) => found ?? section.reveal(node), null);
     if (row && scrolls) row.scrollIntoView({ block: "start" });
     const message = view.querySelector("#find-message");
-    if (!row && message) replace(message, unknown(node));
+    if (!row && message) explainMissing(node, message);
   }
 
-  const unknown = (node) => [
-    "The decision did not consider node ", name(node), ": kube-scheduler did not send it. ",
-    el("a", { href: toList({ node, pod: shown.pod }) }, "Decisions that did"),
-  ];
+  /** Say why the decision has no such node: the service knows whether the cluster has it. */
+  async function explainMissing(node, message) {
+    const own = shown;
+    try {
+      await api.node(own.id, node);
+    } catch (error) {
+      if (own !== shown) return;
+      replace(message, `${error.message}. `, error.status === 404 ? el("a", { href: toList({ node, pod: own.pod }) }, "Decisions about this pod and node") : null);
+    }
+  }
 
   const toggle = (node, isOpen) => shown.sections.some((section) => section.toggle?.(node, isOpen));
 
@@ -114,7 +121,7 @@ export function createDecision() {
       } else if (alike.length) {
         replace(message, `${count(alike.length, "node")} match: `, alike.slice(0, MAX_NAMES_IN_MESSAGE).join(", "), alike.length > MAX_NAMES_IN_MESSAGE ? " …" : "");
       } else {
-        replace(message, unknown(wanted));
+        explainMissing(wanted, message);
       }
     };
     return el("form", { class: "filters", id: "find", role: "search", onsubmit },
@@ -142,13 +149,13 @@ function facts(decision) {
     fact("Pod", name(decision.pod), `, priority ${(decision.priority ?? 0).toLocaleString("en")}`,
       incoming.requests && Object.keys(incoming.requests).length ? `; requests ${amounts(incoming.requests)}` : "; requests nothing",
       el("span", { class: "muted" }, `; UID ${decision.uid}`)),
-    fact("Call", el("time", { datetime: decision.time }, longTime(decision.time)), `, ${decision.verb}, took ${milliseconds(decision.milliseconds)}`),
+    fact("Call", relative(decision.time), ` (${exactTime(decision.time)}), ${decision.verb}, took ${milliseconds(decision.milliseconds)}`),
     fact("Mode", decisionTag(decision.outcome) && el("span", { class: `tag outcome-${decision.outcome}` }, decisionTag(decision.outcome))),
     fact("kube-scheduler", scheduler && schedulerOf(scheduler)),
     fact("Policies", policies.length ? policies.map((one, place) => [place ? "; " : null, one]) : "kube-scheduler’s own"),
     fact("Resource claims", (incoming.claims ?? []).map((one, place) => [place ? el("br") : null, name(one.name), one.claim ? [" (", name(one.claim), ")"] : null, ": ", name(one.note)])),
     fact("Cluster cache", decision.cache),
-    fact("Not evaluated", decision.notEvaluated?.length && `${decision.notEvaluated.join(", ")}: left to kube-scheduler`),
+    fact("Not evaluated", decision.notEvaluated?.length ? `${decision.notEvaluated.join(", ")}: left to kube-scheduler` : null),
   );
 }
 

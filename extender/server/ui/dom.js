@@ -72,6 +72,9 @@ export function prose(text) {
 /** Return a camel-case name with line-break opportunities between its words. */
 export const breakable = (word) => word.split(/(?=[A-Z][a-z])/).flatMap((part, place) => (place ? [el("wbr"), part] : [part]));
 
+/** Return a taint, a label or another `domain/key=value:effect`, which may break after each of its parts. */
+export const parted = (text) => el("bdi", { class: "name" }, text.split(/(?<=[/=:])/).map((part, place) => [place ? el("wbr") : null, part]));
+
 /** Return text for screen readers only. */
 export const visuallyHidden = (text) => el("span", { class: "visually-hidden" }, text);
 
@@ -90,11 +93,25 @@ export const setTitle = (text) => (document.title = visible(`${text} · kube-sch
 
 /** Return a term and its description for `dl`; nothing if the description is empty. */
 export const fact = (term, ...description) =>
-  description.flat().some((one) => one !== null && one !== undefined && one !== false && one !== "")
+  description.flat(Infinity).some((one) => one !== null && one !== undefined && one !== false && one !== "")
     ? [el("dt", {}, term), el("dd", {}, ...description)]
     : [];
 
 export const alert = (...message) => el("p", { class: "alert", role: "alert" }, ...message);
+
+/**
+ * Return a table whose rows become blocks on a narrow screen, each cell with its heading.
+ * `headings`: texts, or [text, second line]; `rows`: an array of rows, or a `tbody`; a row is made by `foldingRow`.
+ */
+export const foldingTable = (headings, rows, attributes = {}) =>
+  el("table", { ...attributes, class: `folds ${attributes.class ?? ""}` },
+    el("thead", {}, el("tr", {}, headings.map((one) => [one].flat()).map(([text, more]) => el("th", { scope: "col" }, text, more ? el("span", { class: "better" }, more) : null)))),
+    rows instanceof Node ? rows : el("tbody", {}, rows));
+
+export const foldingRow = (headings, cells) =>
+  el("tr", {}, cells.map((content, place) => (place ? el("td", { "data-label": [headings[place]].flat()[0], class: isEmpty(content) ? "empty" : null }, content) : el("th", { scope: "row" }, content))));
+
+const isEmpty = (content) => [content].flat(Infinity).every((one) => one === null || one === undefined || one === "");
 
 /** Return a table: headings are strings or `th` elements; rows are arrays of cells, or `tr` elements. */
 export function table(caption, headings, rows, attributes = {}) {
@@ -113,6 +130,14 @@ export const cell = (content) =>
     ? content
     : el("td", { class: typeof content === "number" ? "number" : null }, content);
 
-/** Wrap wide content in a region that scrolls sideways, also with the keyboard, so that the page does not. */
-export const scrolling = (label, content, attributes = {}) =>
-  el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0", ...attributes }, content);
+/** Wrap wide content in a region that scrolls sideways, also with the keyboard, and says so while there is more. */
+export function scrolling(label, content, attributes = {}) {
+  const region = el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0", ...attributes }, content);
+  const hint = el("p", { class: "scroll-hint", hidden: true }, "There are more columns: scroll sideways →");
+  const look = () => (hint.hidden = region.scrollLeft + region.clientWidth >= region.scrollWidth - 2);
+  region.addEventListener("scroll", look, { passive: true });
+  const sizes = new ResizeObserver(look);
+  sizes.observe(region);
+  for (const child of region.children) sizes.observe(child);
+  return [hint, region];
+}

@@ -4,7 +4,7 @@ import { add, el, name } from "./dom.js";
 import { filterChain } from "./filter-chain.js";
 import { nodeDetail } from "./node.js";
 import { slices } from "./slices.js";
-import { outcomeOf } from "./words.js";
+import { amount, amounts, outcomeOf } from "./words.js";
 
 const ORDER = ["rejected", "rejectedByPolicy", "insufficientAfterPreemption", "noVictims", "fits", "notEvaluated", "vetoed", "chosen", "accepted", "failed", "unresolvable"];
 
@@ -74,14 +74,16 @@ function createGroup(about, group, canOpen) {
     add(details, filterChain(about.decision, group.nodes[0]), list, more.line);
   }
 
+  const free = (node) => (node.free ? el("span", { class: "muted" }, ` free: ${amounts(node.free)}`) : null);
+
   function itemOf(node) {
     if (!canOpen(node)) {
-      const item = el("li", {}, name(node.name));
+      const item = el("li", {}, name(node.name), free(node));
       items.set(node.name, { item });
       return item;
     }
     const button = el("button", { type: "button", class: "opener", "aria-expanded": "false", onclick: () => open(node, !items.get(node.name).details, true) }, name(node.name));
-    const item = el("li", {}, button);
+    const item = el("li", {}, button, free(node));
     items.set(node.name, { item, button, details: null });
     return item;
   }
@@ -110,7 +112,7 @@ function createGroup(about, group, canOpen) {
           el("span", { class: "group-count" }, group.nodes.length.toLocaleString("en")),
           el("span", { class: "share", "aria-hidden": "true" }, shareBar(group.nodes.length / all)),
           el("span", { class: "group-text" }, el("strong", {}, label), meaning ? `: ${meaning}` : null,
-            group.reason ? el("span", { class: "group-why" }, group.reason) : null)));
+            group.reason ? el("span", { class: "group-why" }, group.reason, mostFree(about.decision, group.nodes)) : null)));
       return details;
     },
     reveal(wanted) {
@@ -128,6 +130,15 @@ function createGroup(about, group, canOpen) {
       return true;
     },
   };
+}
+
+/** What the pod requests of a resource that a node has too little of, and the most that one of the nodes has left. */
+function mostFree({ incoming = {} }, nodes) {
+  const requested = { ...incoming.requests, pods: 1 };
+  const short = Object.keys(nodes[0].free ?? {}).filter((one) => nodes.some((node) => node.free[one] < requested[one]));
+  if (!short.length) return null;
+  const sentence = (one) => `${amount(one, requested[one])} ${one} requested, at most ${amount(one, Math.max(...nodes.map((node) => node.free[one])))} free on a node`;
+  return ` (${short.map(sentence).join("; ")})`;
 }
 
 function shareBar(share) {

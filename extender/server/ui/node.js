@@ -1,11 +1,12 @@
 // One node of a preemption: the role of every pod on it, and why. Loaded when the node is opened.
 
 import * as api from "./api.js";
-import { add, alert, el, fact, name, replace, scrolling, table } from "./dom.js";
+import { alert, el, fact, name, replace, scrolling, table } from "./dom.js";
 import { bars } from "./bars.js";
 import { claims } from "./claims.js";
 import { filterChain } from "./filter-chain.js";
 import { slices } from "./slices.js";
+import { relative } from "./times.js";
 import { amount, count, criterion, outcomeOf, resourcesOf, ROLES } from "./words.js";
 
 /** Return an element for the node at once, and fill it when the response arrives. */
@@ -19,10 +20,14 @@ export function nodeDetail(decision, summary) {
 }
 
 function detail(decision, node) {
-  const pods = node.pods ?? [];
   if (decision.verb === "filter") return claims(node) ?? el("p", {}, "The pod has no resource claims.");
+  return [facts(decision, node), nodeTables(decision, node)];
+}
+
+/** Return what is on the node: claims, requests before and after, budgets and pods. */
+export function nodeTables(decision, node) {
+  const pods = node.pods ?? [];
   return [
-    facts(decision, node),
     claims(node),
     node.allocatable && Object.keys(node.allocatable).length ? bars(requestsByRole(decision, node, pods)) : null,
     node.budgets?.length ? budgetsTable(node.budgets, "Disruption budgets of the victims") : null,
@@ -68,7 +73,7 @@ function podsTable(node, pods) {
   if (!pods.length) return el("p", {}, "The node runs no pods.");
   const resources = resourcesOf(...pods.map((pod) => pod.requests)).filter((one) => one === "cpu" || one === "memory");
   const body = el("tbody");
-  const more = slices(body, pods, (pod) => podRow(node, pod, resources), "pods");
+  const more = slices(body, pods, (pod) => podRow(node, pod, resources), "pods", 25);
   const headings = [...HEADINGS.slice(0, 3), ...resources, ...HEADINGS.slice(3)];
   return el("div", { class: "pods" },
     scrolling(`Pods on ${node.name}`, el("table", {},
@@ -92,7 +97,7 @@ function podRow(node, pod, resources) {
     el("td", { class: "number" }, (pod.priority ?? 0).toLocaleString("en")),
     resources.map((resource) => el("td", { class: "number" }, amount(resource, pod.requests?.[resource] ?? 0))),
     el("td", {}, reprieve(role, pod)),
-    el("td", {}, pod.started ? pod.started.replace("T", " ").replace(/Z$/, "") : "not started"),
+    el("td", {}, pod.started ? relative(pod.started) : "not started"),
     el("td", {}, (pod.budgets ?? []).map((one, place) => [place ? ", " : null, name(one)])),
     el("td", {}, notes.join("; ")));
 }
@@ -113,5 +118,5 @@ export function budgetsTable(budgets, caption) {
       el("td", { class: left < 0 ? "bad" : null }, left < 0 ? `✗ violated by ${-left}` : "✓ respected"));
   });
   const made = table(caption, ["Budget", "Disruptions allowed", "Victims", "Left", ""], rows, { class: "budgets" });
-  return add(el("div", { class: "scroll" }), made);
+  return scrolling(caption, made);
 }

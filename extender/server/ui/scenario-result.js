@@ -57,7 +57,7 @@ function section(title, columns, items, cells, noun, heading) {
   const row = (item) => el("tr", {}, cells(item).map((content, place) =>
     place ? el("td", { class: typeof content === "number" ? "number" : null }, content) : el("th", { scope: "row" }, content)));
   const numbers = cells(items[0]).map((content) => typeof content === "number");
-  const more = slices(body, items, row, noun);
+  const more = slices(body, items, row, noun, 25);
   return [heading(title), scrolling(title, el("table", { class: "scenario-table" },
     el("thead", {}, el("tr", {}, columns.map((one, place) => el("th", { scope: "col", class: numbers[place] ? "number" : null }, one)))), body)), more.line];
 }

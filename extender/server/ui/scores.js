@@ -19,7 +19,7 @@ export function scores(about, nodes) {
     rows.set(node.name, row);
     return row;
   };
-  const more = slices(body, sorted, rowOf, "nodes");
+  const more = slices(body, sorted, rowOf, "nodes", 50);
   const table = el("table", { class: "scores" },
     el("caption", { class: "visually-hidden" }, "Scores, highest first"),
     el("colgroup", {}, el("col", { class: "w-node" }), el("col", { class: "w-key" }), el("col", { class: "w-key" }), plugins.map(() => el("col", { class: "w-key" }))),

@@ -1,16 +1,18 @@
 // The response of POST /simulate: the outcome of every pod, the evicted pods, and the nodes that change.
 
 import { usageBars } from "./bars.js";
-import { el, name, scrolling, table } from "./dom.js";
+import { cycleGroups } from "./cycle-groups.js";
+import { el, name, prose, scrolling } from "./dom.js";
 import { scenarioResult } from "./scenario-result.js";
 import { slices } from "./slices.js";
 import { admissionSentences, claimAllocation, count, cycleOutcome, joined } from "./words.js";
 
 /** Return the result of one simulation, or of two side by side below a table of their differences. */
 export function simulationResult(answer) {
-  if (!answer.compared) return [el("h2", { tabindex: "-1" }, "Result"), simulation(answer, 3)];
+  const first = [el("h2", { tabindex: "-1" }, "Result"), answer.sentence ? el("p", { class: "verdict" }, prose(answer.sentence)) : null];
+  if (!answer.compared) return [first, simulation(answer, 3)];
   return [
-    el("h2", { tabindex: "-1" }, "Result"),
+    first,
     differences(answer),
     el("div", { class: "compared" }, answer.results.map((result, place) =>
       el("section", { "data-policy": answer.compared[place] }, el("h3", {}, "With ", policyName(answer.compared[place])), simulation(result, 4)))),
@@ -27,26 +29,30 @@ function differences({ compared, differences: found = [] }) {
         one.evicts?.length ? ["; evicts ", joinedNames(one.evicts)] : null,
         one.numPDBViolations ? `; ${count(one.numPDBViolations, "PDB violation")}` : null,
         one.vetoed ? ["; vetoed: ", one.vetoed] : null];
-  return el("div", { id: "differences", class: "scroll" }, table(`${count(found.length, "pod")} with different outcomes`, ["Pod", ...compared.map(policyName)],
-    found.map((one) => [el("th", { scope: "row" }, name(one.pod)), ...one.outcomes.map((each) => el("td", {}, podOutcome(each)))])));
+  const body = el("tbody");
+  const row = (one) => el("tr", {}, el("th", { scope: "row" }, name(one.pod)), one.outcomes.map((each) => el("td", {}, podOutcome(each))));
+  const more = slices(body, found, row, "pods", ROWS);
+  return el("div", { id: "differences" },
+    el("h3", {}, `${count(found.length, "pod")} with different outcomes`),
+    scrolling("Differences", el("table", {}, el("thead", {}, el("tr", {}, ["Pod", ...compared.map(policyName)].map((one) => el("th", { scope: "col" }, one)))), body)), more.line);
 }
 
 function simulation(result, level) {
   const { cycles = [], summary = {}, evicted = [], notes = [] } = result;
   const heading = (text) => el(`h${level}`, {}, text);
-  const list = el("ol", { class: "cycles" });
-  const more = slices(list, cycles, cycleItem, "cycles");
   return [
     el("p", { class: "sum" }, [`${summary.scheduled ?? 0} scheduled`, `${summary.pending ?? 0} pending`, summary.skipped ? `${summary.skipped} skipped` : null,
       `${summary.evicted ?? 0} preempted`, summary.pdbViolations ? `${count(summary.pdbViolations, "PDB violation")}` : "no PDB violations"].filter(Boolean).join(" · ")),
     (result.admission ? admissionSentences(result.admission) : []).map((one) => el("p", { class: "muted" }, `admission: ${one}`)),
     notes.map((note) => el("p", { class: "muted" }, `note: ${note}`)),
     scenarioResult(result, heading),
-    cycles.length ? [heading("Scheduling cycles"), list, more.line] : null,
+    cycles.length ? [heading("Scheduling cycles"), cycleGroups(cycles, cycleItem, whatHappens)] : null,
     evicted.length ? [heading("Evicted by preemption"), victims(evicted)] : null,
     summary.nodes?.length ? [heading("Nodes that change"), nodes(summary.nodes)] : null,
   ];
 }
+
+const whatHappens = ({ outcome, victims }) => (outcome === "Nominated" ? `no feasible node; ${victims.length ? "evicts pods and is nominated" : "nominated"}` : cycleOutcome(outcome));
 
 function cycleItem(cycle) {
   const evicts = cycle.victims?.length ? ["; evicts ", joinedNames(cycle.victims.map((one) => one.pod))] : null;
@@ -64,6 +70,8 @@ function cycleItem(cycle) {
     cycle.notEvaluated?.length ? el("p", { class: "muted" }, `Not evaluated, left to kube-scheduler: ${cycle.notEvaluated.join(", ")}`) : null);
 }
 
+const ROWS = 25;
+const CHANGED_NODES = 5;
 const MAX_DEVICES = 8;
 const MAX_NAMES = 5;
 
@@ -77,14 +85,14 @@ const joinedNames = (names) => joined(names.map((one) => name(one)), MAX_NAMES);
 function victims(evicted) {
   const body = el("tbody");
   const more = slices(body, evicted, (one) => el("tr", {}, el("th", { scope: "row" }, name(one.pod)), el("td", {}, name(one.node)), el("td", { class: "number" }, one.priority.toLocaleString("en")),
-    el("td", {}, (one.budgets ?? []).join(", ")), el("td", {}, name(one.preemptor))), "victims");
+    el("td", {}, (one.budgets ?? []).join(", ")), el("td", {}, name(one.preemptor))), "victims", ROWS);
   return [scrolling("Evicted pods", el("table", { class: "evicted" },
     el("thead", {}, el("tr", {}, ["Pod", "Node", "Priority", "Budgets", "Preemptor"].map((one) => el("th", { scope: "col", class: one === "Priority" ? "number" : null }, one)))), body)), more.line];
 }
 
 function nodes(changed) {
   const list = el("div", { class: "changed" });
-  return [list, slices(list, changed, changedNode, "nodes").line];
+  return [list, slices(list, changed, changedNode, "nodes", CHANGED_NODES).line];
 }
 
 const changedNode = (node) => el("section", { class: "changed-node", "data-node": node.name },

@@ -1,31 +1,34 @@
-// Paging of long lists: items that are not shown yet have no elements.
+// Paging of long lists: only the items of one page have elements, so that no page of the browser has thousands.
 
 import { el } from "./dom.js";
 
 export const FIRST = 100;
-export const STEP = 400;
 
 /**
- * Put `items` into `parent`, made by `render(item, place)`: the first ones now, more on demand.
- * Returns the button's paragraph, for after the list, and `showTo(place)`, which shows at least up to there.
+ * Put one page of `items` into `parent`, made by `render(item, place)`.
+ * Returns the paragraph with the buttons, for after the list, and `showTo(place)`, which shows the page of that item.
  */
-export function slices(parent, items, render, noun, first = FIRST) {
-  let shown = 0;
-  const button = el("button", { type: "button", onclick: () => more(shown + STEP, true) });
-  const line = el("p", { class: "more" }, button);
+export function slices(parent, items, render, noun, size = FIRST) {
+  const pages = new Map(); // page that was left -> its elements, with all that was opened there
+  let page = -1;
+  const previous = el("button", { type: "button", onclick: () => go(page - 1, true) }, "‹ Previous");
+  const next = el("button", { type: "button", onclick: () => go(page + 1, true) }, "Next ›");
+  const where = el("span", { class: "muted" });
+  const line = el("p", { class: "more", hidden: items.length <= size }, previous, " ", where, " ", next);
 
-  function more(beyond, focus = false) {
-    const from = shown;
-    shown = Math.min(items.length, beyond);
-    const made = document.createDocumentFragment();
-    for (let place = from; place < shown; place++) made.append(render(items[place], place));
-    parent.append(made);
-    const left = items.length - shown;
-    line.hidden = left === 0;
-    button.textContent = `Show ${Math.min(left, STEP)} more ${noun} (${left.toLocaleString("en")} not shown)`;
-    if (focus) parent.children[from]?.querySelector("button, a")?.focus({ preventScroll: true });
+  function go(wanted, byReader = false) {
+    if (wanted === page) return;
+    if (page >= 0) pages.set(page, [...parent.childNodes]);
+    page = wanted;
+    const from = page * size;
+    const end = Math.min(items.length, from + size);
+    parent.replaceChildren(...(pages.get(page) ?? items.slice(from, end).map((item, place) => render(item, from + place))));
+    where.textContent = `${(from + 1).toLocaleString("en")}–${end.toLocaleString("en")} of ${items.length.toLocaleString("en")} ${noun}`;
+    previous.disabled = page === 0;
+    next.disabled = end === items.length;
+    if (byReader) parent.querySelector("button, a, summary")?.focus({ preventScroll: true });
   }
 
-  more(first);
-  return { line, showTo: (place) => place >= shown && more(Math.ceil((place + 1) / STEP) * STEP) };
+  go(0);
+  return { line, showTo: (place) => go(Math.floor(place / size)) };
 }

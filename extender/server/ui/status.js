@@ -1,7 +1,7 @@
 // The status in the header: is the service ready, and with which state of the cluster cache.
 
 import * as api from "./api.js";
-import { add, byId, el, fact, replace } from "./dom.js";
+import { byId, el, fact, replace } from "./dom.js";
 import { count } from "./words.js";
 
 const REFRESH_MILLISECONDS = 10_000;
@@ -32,23 +32,21 @@ async function refresh() {
   show(line, latest);
 }
 
+/** Show what `/readyz?verbose` shows: its checks, and in the line the first one that needs attention. */
 function show(line, status) {
-  const notes = status.notes ?? [];
-  line.className = status.ready ? "bad" : "";
-  const cluster = status.cluster;
-  const summary = cluster
-    ? `${count(cluster.nodes, "node")}, ${count(cluster.pods, "pod")}, ${count(cluster.budgets, "budget")}`
-    : "no cluster";
-  replace(line, status.ready ? "✗ not ready" : `✓ ready: ${summary}`);
-  if (notes.length) add(line, ` · ${count(notes.length, "note")}`);
+  const { checks = [], cluster } = status;
+  const failing = checks.filter((one) => one.startsWith("[-]"));
+  const warnings = checks.filter((one) => one.startsWith("[!]"));
+  const size = cluster ? `${count(cluster.nodes, "node")}, ${count(cluster.pods, "running pod")}, ${count(cluster.budgets, "budget")}` : "no cluster";
+  line.className = status.ready ? "bad" : warnings.length ? "warn" : "";
+  if (status.ready) replace(line, `✗ not ready: ${status.ready}`);
+  else if (warnings.length) replace(line, `! ready, ${count(warnings.length, "warning")}: ${warnings[0].slice(4)}`);
+  else replace(line, `✓ ready: ${size}`);
   replace(byId("status-more"), el("dl", { class: "facts" },
+    fact("Checks", lines([...failing, ...warnings, ...checks.filter((one) => one.startsWith("[+]"))])),
     fact("Version", status.version),
-    fact("Not ready", status.ready),
     fact("Cluster cache", status.cache),
-    fact("kube-scheduler", status.scheduler),
-    fact("Not evaluated", status.notEvaluated?.length ? lines(status.notEvaluated) : null),
     fact("Policies", status.policies?.length ? lines(status.policies) : "kube-scheduler’s own"),
-    fact("Notes", notes.length ? lines(notes) : null),
     fact("Kept decisions", Object.entries(status.decisions ?? {}).map(([verb, kept]) => `${kept} ${verb}`).join(", ")),
     fact("Recording", status.recording?.enabled ? "on" : "off"),
   ));

@@ -1,46 +1,22 @@
 // The form of a what-if simulation (POST /simulate): which pods would be scheduled, which would be evicted, and what
-// would follow from other nodes. It changes nothing in the cluster.
+// would follow from other nodes. It changes nothing in the cluster. Manifests are sent as they are typed: the service
+// reads YAML and JSON as kubectl does.
 
 import * as api from "./api.js";
 import { alert, announce, byId, el, replace } from "./dom.js";
+import { EXAMPLES } from "./examples.js";
 import { simulationResult } from "./simulation-result.js";
 import { toDecision } from "./route.js";
-import { bodyKey, scenarioForm } from "./scenario-form.js";
+import { scenarioForm } from "./scenario-form.js";
 import { known } from "./status.js";
 
 const CONFIGURED = "configured"; // the service's name of the policies in effect
-const LOOKS_LIKE_YAML = /^\s*(---|#|apiVersion:|kind:|metadata:|spec:)/;
-const HOW_TO_GET_JSON = "kubectl get pod NAME -o json prints a pod as JSON; kubectl create -f FILE --dry-run=client -o json does so with a file.";
-
-/** Parse pasted JSON into a list of objects; throw an Error with a message for the operator. `noun`: what they are. */
-function objectsOf(text, noun) {
-  let given;
-  try {
-    given = JSON.parse(text);
-  } catch (error) {
-    if (LOOKS_LIKE_YAML.test(text)) throw new Error(`This looks like YAML, which is not supported here: paste JSON. ${HOW_TO_GET_JSON}`);
-    throw new Error(`This is not JSON: ${error.message}. ${HOW_TO_GET_JSON}`);
-  }
-  if (given?.kind === "List" || given?.kind === `${noun[0].toUpperCase()}${noun.slice(1)}List`) given = given.items ?? [];
-  const objects = Array.isArray(given) ? given : [given];
-  for (const one of objects) {
-    if (one === null || typeof one !== "object" || Array.isArray(one)) throw new Error(`A ${noun} is an object with metadata and spec.`);
-  }
-  if (!objects.length) throw new Error(`The list contains no ${noun}s.`);
-  return objects;
-}
-
-/** Return the keys of the body of POST /simulate that pasted pods, workloads and resource claims set. */
-function podsOf(text) {
-  const body = Object.groupBy(objectsOf(text, "pod"), bodyKey);
-  if (!body.pods && !body.workloads) throw new Error("The list contains no pods.");
-  return { ...body };
-}
+const LIMIT_SECONDS = 60; // of a simulation, as the service has it
 
 export function createWhatIf() {
   const view = byId("view-what-if");
   let form = null;
-  let current = null; // the latest submission; the response of an older one is dropped
+  let running = null; // AbortController of the latest submission
 
   async function draw(route) {
     const id = route.given.get("decision");
@@ -50,21 +26,31 @@ export function createWhatIf() {
     const preset = el("select", { name: "preset" }, el("option", { value: CONFIGURED }, "in effect"));
     const other = el("select", { name: "compare" }, el("option", { value: "" }, "nothing"), el("option", { value: CONFIGURED }, "in effect"));
     const pending = el("input", { type: "checkbox", name: "pending" });
-    const scenario = scenarioForm((pasted) => objectsOf(pasted, "node"));
+    const scenario = scenarioForm();
     const button = el("button", { type: "submit", class: "main" }, "Simulate");
+    const cancel = el("button", { type: "button", id: "cancel", hidden: true, onclick: () => running?.abort() }, "Cancel");
+    const progress = el("span", { id: "progress", hidden: true });
     const note = el("p", { id: "pod-note", class: "muted" });
-    form = el("form", { id: "what-if-form", novalidate: true, onsubmit: (event) => (event.preventDefault(), submit({ text, preset, other, pending, scenario, button, error, result })) },
-      el("label", { class: "block" }, "Pod, as JSON", text),
-      el("p", { id: "pod-help", class: "muted" }, "One pod, an array or a List, also of workloads, with claims, budgets, classes and Services that the cluster lacks. ", HOW_TO_GET_JSON, " YAML is not supported here."),
+    const parts = { text, preset, other, pending, scenario, button, cancel, progress, error, result };
+    form = el("form", { id: "what-if-form", novalidate: true, onsubmit: (event) => (event.preventDefault(), submit(parts)) },
+      el("div", { class: "actions", role: "group", "aria-label": "Examples" }, el("span", { class: "muted" }, "Examples: "),
+        EXAMPLES.map((one) => el("button", { type: "button", onclick: () => fillExample(one.fields, scenario) }, one.label))),
+      el("label", { class: "block" }, "Pods or workloads, as YAML or JSON", text),
+      el("p", { id: "pod-help", class: "muted" }, "What you would give to kubectl: Pods, Deployments, Jobs and so on, several documents or a List, with claims, budgets, classes and Services that the cluster lacks."),
       note, scenario.fields,
       el("div", { class: "filters" },
         el("label", {}, "Policies ", preset), el("label", {}, "Compare with ", other),
-        el("label", { class: "check" }, pending, " include the pending pods of the cluster"), button),
+        el("label", { class: "check" }, pending, " include the pending pods of the cluster"), button, cancel, progress),
       error);
-    replace(view, el("h1", { tabindex: "-1" }, "What-if simulation"),
-      el("p", {}, "Runs whole scheduling cycles on a copy of the cluster: filters, scores, preemption with the policies, and the cycles that follow. Nothing is evicted."),
+    replace(view, el("h1", { tabindex: "-1" }, "What if …"),
+      el("p", { class: "muted" }, "Schedules these pods on a copy of the cluster, as kube-scheduler would, and says where they go, who is evicted for them and what stays pending. The cluster itself does not change."),
       form, result);
     known().then(({ presets = [] }) => presets.forEach((one) => [preset, other].forEach((select) => select.append(el("option", { value: one }, one)))));
+    const drain = route.given.get("drain");
+    if (drain) {
+      form.elements.drain.value = drain;
+      scenario.fields.open = true;
+    }
     if (!id) return;
     button.disabled = true; // what is asked about is still on its way
     await fill(id, text, note);
@@ -83,21 +69,34 @@ export function createWhatIf() {
     }
   }
 
-  /** Return what is to be simulated; throw an Error, with the field at fault as `field` if it is not the pod's. */
-  function bodyOf(text, pending, scenario) {
-    const body = scenario.body();
-    if (pending.checked) body.pending = true;
-    if (text.value.trim()) return { ...body, ...podsOf(text.value) };
-    if (!pending.checked && !scenario.changesNodes()) throw new Error("Paste a pod as JSON, include the pending pods, or change the nodes.");
-    return body;
+  function fillExample(fields, scenario) {
+    form.reset();
+    for (const [key, value] of Object.entries(fields)) {
+      const field = form.elements[key];
+      if (field.type === "checkbox") field.checked = value;
+      else field.value = value;
+      scenario.fields.open ||= scenario.fields.contains(field);
+    }
+    form.querySelector("button.main").focus();
   }
 
-  async function submit({ text, preset, other, pending, scenario, button, error, result }) {
+  /** Return the keys of the body beside the manifests; throw an Error, with the field at fault as `field`. */
+  function settingsOf({ text, preset, other, pending, scenario }) {
+    const settings = scenario.body();
+    if (pending.checked) settings.pending = true;
+    if (other.value) settings.compare = [preset.value, other.value];
+    else settings.preset = preset.value;
+    if (text.value.trim() || pending.checked || scenario.changesNodes()) return settings;
+    throw new Error("Paste a pod or a workload, choose an example, include the pending pods, or change the nodes.");
+  }
+
+  async function submit(parts) {
+    const { text, scenario, button, cancel, progress, error, result } = parts;
     replace(error);
     form.querySelectorAll("[aria-invalid]").forEach((field) => field.removeAttribute("aria-invalid"));
-    let body;
+    let settings;
     try {
-      body = bodyOf(text, pending, scenario);
+      settings = settingsOf(parts);
     } catch (wrong) {
       const field = wrong.field ?? text;
       scenario.fields.open ||= scenario.fields.contains(field);
@@ -106,33 +105,38 @@ export function createWhatIf() {
       field.focus();
       return;
     }
-    if (other.value) body.compare = [preset.value, other.value];
-    else body.preset = preset.value;
-    const own = (current = {});
+    const own = (running = new AbortController());
+    const begun = performance.now();
+    const tell = () => (progress.textContent = `simulating … ${Math.round((performance.now() - begun) / 1000)} s of at most ${LIMIT_SECONDS} s`);
+    const ticking = setInterval(tell, 1000);
+    tell();
     button.disabled = true;
+    cancel.hidden = progress.hidden = false;
     result.setAttribute("aria-busy", "true");
-    replace(result, el("p", { class: "muted loading" }, "simulating …"));
+    replace(result);
     try {
-      const answer = await api.simulate(body);
-      if (own !== current) return;
-      replace(result, simulationResult(answer));
+      const answer = await api.simulate(text.value, settings, own.signal);
+      replace(result, simulationResult(answer), el("p", { class: "muted" }, `Simulated in ${((performance.now() - begun) / 1000).toFixed(1)} s.`));
       announce("The simulation has finished.");
       result.querySelector("h2")?.focus({ preventScroll: false });
     } catch (failure) {
-      if (own === current) replace(result, alert(failure.message));
+      replace(result, failure.name === "AbortError" ? el("p", {}, "Cancelled: nothing was changed.") : alert(failure.message));
     } finally {
+      clearInterval(ticking);
       button.disabled = false;
+      cancel.hidden = progress.hidden = true;
       result.removeAttribute("aria-busy");
     }
   }
 
   let from = null;
   return {
-    title: () => "What-if simulation",
+    title: () => "What if",
     enter(route) {
-      const id = route.given.get("decision") ?? "";
-      if (form && from === id) return; // keep the typed text
-      from = id;
+      const wanted = route.given.toString();
+      if (form && from === wanted) return; // keep the typed text
+      from = wanted;
+      running?.abort();
       draw(route);
     },
     leave() {},

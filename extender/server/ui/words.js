@@ -11,15 +11,16 @@ export const outcomeOf = (outcome) => {
   return { ...words, label: words.label[0].toUpperCase() + words.label.slice(1) };
 };
 
-/** Filter code -> whether evictions help. */
-export const helpOf = (code) => wording.statusCodes[code]?.label ?? wording.statusCodes.Error.label;
-
 /** Outcome of a decision -> its tag; an answered decision has none. */
 export const decisionTag = (outcome) => wording.decisionOutcomes[outcome]?.label;
+
+/** [outcome of a decision, its words] of all outcomes, for a choice. */
+export const decisionOutcomes = [["answered", "answered"], ...Object.entries(wording.decisionOutcomes).map(([outcome, { label }]) => [outcome, label])];
 
 /** Role of a pod -> { label, meaning }. */
 export const ROLES = wording.roles;
 
+export const preemptionHelp = (code) => wording.preemptionHelp[code]?.meaning ?? code;
 export const cycleOutcome = (outcome) => wording.cycleOutcomes[outcome] ?? outcome;
 export const evictionCause = (cause) => wording.evictionCauses[cause] ?? cause;
 export const claimAllocation = (allocation) => wording.claimAllocations[allocation] ?? allocation;
@@ -41,9 +42,6 @@ export const joined = (parts, limit) => [
   parts.length > limit ? ` and ${parts.length - limit} more` : null,
 ];
 
-/** `2026-11-22T00:06:16.566Z` -> `11-22 00:06:16`. */
-export const shortTime = (time) => time.slice(5, 19).replace("T", " ");
-export const longTime = (time) => `${time.replace("T", " ").replace(/Z$/, "")} UTC`;
 export const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value).toLocaleString("en")} ms`;
 
 const digits = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });

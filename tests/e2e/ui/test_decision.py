@@ -27,7 +27,7 @@ def opened(page, name):
 
 
 def test_the_list_leads_to_a_decision(tabs):
-    page = tabs.open()
+    page = tabs.open("#/decisions")
     page.locator("#list a").filter(has_text="evicts").click()
     heading = page.get_by_role("heading", level=1)
     expect(heading).to_contain_text("evicts batch/etl-3-4vmms from worker-b1 for shop/cart-9")
@@ -42,7 +42,7 @@ def test_the_facts_name_the_pod_the_policies_and_the_cache(tabs):
     facts = page.locator("#view-decision > .facts")
     for text in (
         "shop/cart-9, priority 100,000; requests 3 cpu, 4 GiB memory",
-        "UTC, preempt, took",
+        "UTC), preempt, took",
         "disruptionBudgets: Strict",
         "version=1",
     ):
@@ -178,6 +178,7 @@ def test_the_names_of_a_group_are_made_when_it_is_opened(tabs):
 
 
 def test_a_node_is_found_by_name(tabs):
+    tabs.refused.add(404)
     page = tabs.open("#/decisions/preempt-1")
     field = page.get_by_label("Why, or why not, node")
     field.fill("worker-b2")
@@ -188,9 +189,22 @@ def test_a_node_is_found_by_name(tabs):
     expect(page.locator("#find-message")).to_contain_text("6 nodes match: worker-b1")
     field.fill("gpu-a1")
     field.press("Enter")
-    expect(page.locator("#find-message")).to_contain_text("did not consider node gpu-a1")
-    page.get_by_role("link", name="Decisions that did").click()
+    expect(page.locator("#find-message")).to_contain_text(
+        "did not consider node 'gpu-a1': kube-scheduler did not send it"
+    )
+    page.get_by_role("link", name="Decisions about this pod and node").click()
     expect(page.locator("#list li")).to_have_count(2)
+
+
+def test_a_node_that_does_not_exist_says_so(tabs):
+    tabs.refused.add(404)
+    page = tabs.open("#/decisions/preempt-1")
+    field = page.get_by_label("Why, or why not, node")
+    field.fill("worker-b11")
+    field.press("Enter")
+    expect(page.locator("#find-message")).to_contain_text(
+        "the cluster has no node 'worker-b11' (did you mean worker-b1?)"
+    )
 
 
 # --- addresses ------------------------------------------------------------------------------------------------------
@@ -251,6 +265,25 @@ def test_a_filter_decision_groups_the_nodes_by_status(tabs):
     expect(groups.nth(1)).to_contain_text("not run: VolumeRestrictions")
 
 
+def test_too_little_of_a_resource_is_shown_with_its_amounts(tabs):
+    page = tabs.open("#/decisions/filter-1")
+    group = page.locator("#statuses .group").filter(has_text="NodeResourcesFit")
+    expect(group).to_contain_text("Insufficient cpu (0.5 cpu requested, at most 0.3 free on a node)")
+    group.locator("summary").click()
+    expect(group.locator(".names li")).to_have_text(["worker-b1 free: 0.3 cpu, 21.8 GiB memory, 106 pods"])
+
+
+def test_heading_and_detail_of_a_node_never_disagree_on_evictions(tabs):
+    """A status Unschedulable says that they may help; whether they do is said once, by the outcome."""
+    tabs.served.ask("filter", requests.nodes(requests.pod("large", cpu="7")))
+    page = tabs.open("#/decisions/filter-2")
+    groups = page.locator("#statuses .group")
+    expect(groups.filter(has_text="evicting pods would not help").filter(has_text="Insufficient cpu")).to_have_count(1)
+    for summary in groups.locator("summary").all():
+        summary.click()
+    expect(page.locator("#view-decision")).not_to_contain_text("may help")
+
+
 def test_a_prioritize_decision_shows_the_scores_of_every_plugin(tabs):
     page = tabs.open("#/decisions/prioritize-1")
     decision = tabs.served.get("/decisions/prioritize-1")
@@ -285,17 +318,22 @@ def test_many_candidates_are_shown_some_at_a_time(tabs, crowd):
     tabs.served = crowd
     page = tabs.open("#/decisions/preempt-1")
     found = page.locator("#candidates tbody > tr")
-    expect(found).to_have_count(100)
+    expect(found).to_have_count(25)
     expect(page.get_by_role("heading", name="Candidates (520)")).to_be_visible()
     expect(page.locator("#candidates")).to_contain_text(
         "520 candidates tie for the best; "
         "the chosen one won because its victims are the ones that kube-scheduler selected."
     )
-    page.get_by_role("button", name="Show 400 more candidates (420 not shown)").click()
-    expect(found).to_have_count(500)
-    expect(found.nth(100).get_by_role("button")).to_be_focused()
-    page.get_by_role("button", name="Show 20 more candidates").click()
-    expect(found).to_have_count(520)
+    pages = page.locator("#candidates .more")
+    expect(pages).to_contain_text("1–25 of 520 candidates")
+    candidate(page, "n003").get_by_role("button").click()
+    expect(opened(page, "n003").locator(".bars")).to_be_visible()
+    pages.get_by_role("button", name="Next").click()
+    expect(pages).to_contain_text("26–50 of 520 candidates")
+    expect(found).to_have_count(25)
+    expect(found.first.get_by_role("button")).to_be_focused()
+    pages.get_by_role("button", name="Previous").click()
+    expect(opened(page, "n003").locator(".bars")).to_be_visible()
 
 
 def test_a_link_to_a_node_far_down_shows_it(tabs, crowd):

@@ -1,6 +1,7 @@
 """Malicious names are shown as text, with invisible characters escaped."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
@@ -43,13 +44,30 @@ def served():
         yield served
 
 
+@pytest.fixture(scope="module")
+def waiting():
+    """A cluster in which every name is that of a pending pod, of a node, of a taint and of a label."""
+    nodes = {
+        node(name, labels={name: name}, taints=[{"key": name, "value": name, "effect": "NoSchedule"}]): [
+            pod(name, cpu="3", priority=10, labels={"app": "same"})
+        ]
+        for name, _ in NAMES.values()
+    }
+    pending = [
+        incoming(name, cpu="4", namespace="waiting", metadata={"uid": f"uid-waiting-{name}"})
+        for name, _ in NAMES.values()
+    ]
+    with serving(load_cluster(cluster(nodes, waiting=pending))) as served:
+        yield served
+
+
 def nothing_ran(page):
     assert page.evaluate("document.querySelectorAll('main img, main script, main iframe').length") == 0
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 def test_names_are_text_in_the_list(tabs):
-    page = tabs.open()
+    page = tabs.open("#/decisions")
     expect(page.locator("#list > li")).to_have_count(3 * len(NAMES))
     for _, shown in NAMES.values():
         expect(page.locator("#list")).to_contain_text(f"for waiting/{shown}")
@@ -89,7 +107,9 @@ def test_names_are_text_in_the_result_and_in_the_error_of_a_simulation(tabs):
     expect(page.locator("#result")).to_contain_text(f"default/{IMAGE}")
     nothing_ran(page)
     tabs.refused.add(400)
-    page.get_by_label("Pod, as JSON").fill('{"kind": "Pod", "metadata": {"name": "<img src=x onerror=alert(3)>"}}')
+    page.get_by_label("Pods or workloads, as YAML or JSON").fill(
+        '{"kind": "Pod", "metadata": {"name": "<img src=x onerror=alert(3)>"}}'
+    )
     page.get_by_role("button", name="Simulate").click()
     expect(page.locator("#result .alert")).to_contain_text("<img src=x onerror=alert(3)>")
     nothing_ran(page)
@@ -124,10 +144,68 @@ def test_names_in_the_address_are_text(tabs, address):
 
 def test_the_content_security_policy_blocks_injected_scripts(tabs):
     """The second line of defence, if a name ever got into the page as markup."""
-    page = tabs.open()
+    page = tabs.open("#/decisions")
     expect(page.locator("#list")).to_be_visible()
     page.evaluate(f"document.body.insertAdjacentHTML('beforeend', {IMAGE!r})")
     wait_until(page, "document.querySelector('body > img').complete")
     assert any("Content Security Policy" in one for one in tabs.wrong)
     assert not any("dialog" in one for one in tabs.wrong)
     tabs.wrong.clear()
+
+
+# --- pending pods and nodes -------------------------------------------------------------------------------------------
+
+
+def test_names_are_text_in_the_list_of_pending_pods(tabs, waiting):
+    tabs.served = waiting
+    page = tabs.open("#/pending")
+    summaries = page.locator("#pending-list summary")
+    expect(summaries.first).to_be_visible()
+    for summary in summaries.all():
+        summary.click()
+    for _, shown in NAMES.values():
+        expect(page.locator("#pending-list")).to_contain_text(f"waiting/{shown}")
+    nothing_ran(page)
+
+
+IN_PATHS = [pair for pair in NAMES.values() if "\n" not in pair[0]]
+"""No path of HTTP has a name with a line break."""
+
+
+@pytest.mark.parametrize(("raw", "shown"), IN_PATHS)
+def test_names_are_text_where_a_pod_is_explained(tabs, waiting, raw, shown):
+    tabs.served = waiting
+    page = tabs.open(f"#/pods/waiting/{quote(raw, safe='')}?node={quote(raw, safe='')}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"waiting/{shown}")
+    expect(page.locator("#view-pod .node, #view-pod .pods").first).to_be_visible()
+    expect(page.locator("#view-pod")).to_contain_text(f"{shown}={shown}:NoSchedule")
+    nothing_ran(page)
+
+
+def test_names_are_text_in_the_list_of_nodes_and_for_a_chosen_pod(tabs, waiting):
+    tabs.served = waiting
+    page = tabs.open("#/nodes")
+    page.get_by_label("Why not for pod").fill(f"waiting/{IMAGE}")
+    page.keyboard.press("Enter")
+    for _, shown in NAMES.values():
+        expect(page.locator("#nodes-list")).to_contain_text(f"{shown}={shown}:NoSchedule")
+    expect(page.locator("#nodes-verdict")).to_contain_text(f"waiting/{IMAGE}")
+    nothing_ran(page)
+
+
+@pytest.mark.parametrize(("raw", "shown"), IN_PATHS)
+def test_names_are_text_on_the_page_of_a_node(tabs, waiting, raw, shown):
+    tabs.served = waiting
+    page = tabs.open(f"#/nodes/{quote(raw, safe='')}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(shown)
+    expect(page.locator("#view-node")).to_contain_text(f"{shown}={shown}")
+    expect(page.locator("#view-node")).to_contain_text(f"default/{shown}")
+    nothing_ran(page)
+
+
+@pytest.mark.parametrize("address", ["#/pods/a/<img src=x onerror=alert(5)>", "#/nodes/<img src=x onerror=alert(6)>"])
+def test_a_name_that_is_not_there_is_text(tabs, address):
+    tabs.refused.add(404)
+    page = tabs.open(address)
+    expect(page.get_by_role("alert")).to_contain_text("<img src=x onerror=alert(")
+    nothing_ran(page)

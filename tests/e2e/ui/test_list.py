@@ -28,7 +28,7 @@ def rows(page):
     return page.locator("#list > li")
 
 
-def with_clock(tabs, address=""):
+def with_clock(tabs, address="#/decisions"):
     """A page whose timers run when the test says so."""
     page = tabs.new()
     page.clock.install()
@@ -39,16 +39,21 @@ def with_clock(tabs, address=""):
 def test_decisions_are_listed_the_latest_first(tabs):
     tabs.served.ask("filter", requests.nodes())
     tabs.served.ask("preempt", requests.preempt())
-    page = tabs.open()
+    page = tabs.open("#/decisions")
     expect(rows(page)).to_have_count(2)
     expect(rows(page).first).to_contain_text("evicts batch/etl-3-4vmms from worker-b1 for shop/cart-9")
     expect(rows(page).last).to_contain_text("filter")
     expect(page.locator("#list-message")).to_contain_text("2 decisions")
 
 
-def test_an_empty_list_says_so(tabs):
-    page = tabs.open()
-    expect(page.locator("#list-message")).to_have_text("No decisions yet: kube-scheduler has not called the extender.")
+def test_a_fresh_installation_is_told_what_to_do(tabs):
+    page = tabs.open("#/decisions")
+    expect(page.locator("#list-message")).to_have_text("No decisions yet.")
+    first = page.locator("#list-first")
+    expect(first).to_contain_text("Register this service in kube-scheduler’s configuration")
+    tabs.served.ask("filter", requests.nodes())
+    expect(rows(page)).to_have_count(1)
+    expect(first).to_be_hidden()
 
 
 def test_a_new_decision_appears_by_itself(tabs):
@@ -102,7 +107,7 @@ def test_live_updates_do_not_shift_the_layout(tabs):
     page = tabs.new()
     page.add_init_script(SHIFTS)
     page.clock.install()
-    page.goto(tabs.served.url)
+    page.goto(tabs.served.url + "#/decisions")
     expect(rows(page)).to_have_count(3)
     for count in range(4, 9):
         tabs.served.ask("preempt", requests.preempt())
@@ -119,7 +124,7 @@ def test_the_observer_of_shifts_sees_one(tabs):
     """Proves that the test above can fail."""
     page = tabs.new()
     page.add_init_script(SHIFTS)
-    page.goto(tabs.served.url)
+    page.goto(tabs.served.url + "#/decisions")
     expect(page.locator("#list-message")).to_contain_text("No decisions yet")
     page.evaluate("const p = document.createElement('p'); p.style.height = '400px'; document.body.prepend(p);")
     wait_until(page, "window.shifted > 0.1")
@@ -129,7 +134,7 @@ def test_the_list_is_filtered_by_verb_pod_node_and_text(tabs):
     tabs.served.ask("filter", requests.nodes())
     tabs.served.ask("filter", requests.nodes(requests.pod("other", cpu="1")))
     tabs.served.ask("preempt", requests.preempt())
-    page = tabs.open()
+    page = tabs.open("#/decisions")
     expect(rows(page)).to_have_count(3)
     page.get_by_label("Verb").select_option("preempt")
     expect(rows(page)).to_have_count(1)
@@ -142,19 +147,19 @@ def test_the_list_is_filtered_by_verb_pod_node_and_text(tabs):
     page.get_by_label("Pod or victim").fill("")
     page.get_by_label("Node").fill("gpu-a1")
     expect(rows(page)).to_have_count(2)
-    page.get_by_label("Text").fill("SHOP/OTHER")
+    page.locator("#filters").get_by_label("Search").fill("SHOP/OTHER")
     expect(rows(page)).to_have_count(1)
-    page.get_by_label("Text").fill("nowhere")
-    expect(page.locator("#list-message")).to_have_text("No kept decision matches.")
+    page.locator("#filters").get_by_label("Search").fill("nowhere")
+    expect(page.locator("#list-message")).to_have_text("None of 3 kept decisions matches.")
 
 
 def test_a_filter_is_in_the_address_and_survives_a_reload(tabs):
     tabs.served.ask("filter", requests.nodes())
     tabs.served.ask("preempt", requests.preempt())
-    page = tabs.open()
+    page = tabs.open("#/decisions")
     page.get_by_label("Verb").select_option("filter")
     expect(rows(page)).to_have_count(1)
-    assert page.url.endswith("#/decisions?verb=filter")
+    assert page.url.endswith("#/decisions?verb=filter&sort=time")
     page.reload()
     expect(rows(page)).to_have_count(1)
     expect(page.get_by_label("Verb")).to_have_value("filter")
@@ -163,7 +168,7 @@ def test_a_filter_is_in_the_address_and_survives_a_reload(tabs):
 def test_going_back_finds_the_list_as_it_was_left(tabs):
     for number in range(60):
         tabs.served.ask("filter", requests.nodes(requests.pod(f"pod-{number}", cpu="1")))
-    page = tabs.open(viewport={"width": 1000, "height": 400})
+    page = tabs.open("#/decisions", viewport={"width": 1000, "height": 400})
     row = rows(page).nth(45).locator("a")
     row.scroll_into_view_if_needed()
     wait_until(page, "window.scrollY > 100")
@@ -178,7 +183,7 @@ def test_going_back_finds_the_list_as_it_was_left(tabs):
 def test_arrow_keys_move_through_the_rows(tabs):
     tabs.served.ask("filter", requests.nodes())
     tabs.served.ask("preempt", requests.preempt())
-    page = tabs.open()
+    page = tabs.open("#/decisions")
     rows(page).first.locator("a").focus()
     page.keyboard.press("ArrowDown")
     expect(rows(page).last.locator("a")).to_be_focused()
@@ -196,14 +201,14 @@ def test_an_unreachable_service_shows_an_error_and_keeps_the_list(tabs):
     expect(rows(page)).to_have_count(1)
     page.unroute("**/decisions**")
     page.clock.run_for(2_000)
-    expect(page.locator("#list-message")).to_contain_text("1 decision, latest first")
+    expect(page.locator("#list-message")).to_contain_text("1 decision kept")
     tabs.wrong.clear()  # the refused connection, which the browser notes on its console
 
 
 def test_the_top_says_that_the_service_is_ready_and_more_on_demand(tabs):
-    page = tabs.open()
+    page = tabs.open("#/decisions")
     top = page.locator("#status")
-    expect(top.locator("summary")).to_have_text("✓ ready: 12 nodes, 44 pods, 4 budgets")
+    expect(top.locator("summary")).to_have_text("✓ ready: 12 nodes, 44 running pods, 4 budgets")
     top.locator("summary").click()
     expect(top).to_contain_text("version=1")
     expect(top).to_contain_text("disruptionBudgets: Strict")

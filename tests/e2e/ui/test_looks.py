@@ -9,7 +9,11 @@ from playwright.sync_api import expect
 from tests.e2e.ui import requests
 
 VIEWS = {
-    "list": "",
+    "pending": "#/pending",
+    "pod": "#/pods/shop/payments-84c5bb6f9d-new?node=worker-a1",
+    "nodes": "#/nodes?pod=shop/payments-84c5bb6f9d-new",
+    "node": "#/nodes/worker-a1",
+    "list": "#/decisions",
     "preempt": "#/decisions/preempt-1?node=worker-b1&node=worker-a1",
     "protected": "#/decisions/preempt-1?node=spot-a1",
     "filter": "#/decisions/filter-1?node=worker-b1",
@@ -18,6 +22,10 @@ VIEWS = {
     "not found": "#/decisions/preempt-999",
 }
 SETTLED = {
+    "pending": "#pending-list .group",
+    "pod": "[data-node=worker-a1] .bars",
+    "nodes": "#nodes-verdict a",
+    "node": "#view-node table",
     "list": "#list > li",
     "preempt": ".node[data-node=worker-a1] .bars",
     "protected": ".node[data-node=spot-a1] .bars",
@@ -123,7 +131,7 @@ def test_roles_differ_in_more_than_colour(tabs):
 @pytest.mark.parametrize("view", list(VIEWS))
 def test_the_page_does_not_scroll_sideways(tabs, view):
     page = opened(tabs, view)
-    for width in (1600, 1100, 768, 360):
+    for width in (1600, 1280, 800, 390, 360):
         page.set_viewport_size({"width": width, "height": 740})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
@@ -206,7 +214,7 @@ def test_the_keyboard_leads_from_the_list_to_the_pods_of_a_node(tabs):
 
 def test_a_node_is_drained_with_the_keyboard(tabs):
     page = opened(tabs, "simulation")
-    page.get_by_label("Pod, as JSON").fill("")
+    page.get_by_label("Pods or workloads, as YAML or JSON").fill("")
     tab_to(page, page.locator("#scenario summary"))
     page.keyboard.press("Enter")
     tab_to(page, page.get_by_label("Drain"))

@@ -37,7 +37,7 @@ def test_a_decision_that_was_not_answered_says_so(tabs, sections, tag_text):
     with serving(example_cluster(), **sections) as served:
         served.ask("preempt", requests.preempt())
         tabs.served = served
-        page = tabs.open()
+        page = tabs.open("#/decisions")
         expect(tag(page, "preempt-1")).to_have_text(tag_text)
         page.locator("#list a").click()
         expect(page.locator("#view-decision > .facts")).to_contain_text(tag_text)

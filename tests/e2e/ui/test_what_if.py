@@ -10,7 +10,7 @@ from tests.e2e.ui import requests
 
 
 def fill(page, text):
-    page.get_by_label("Pod, as JSON").fill(text if isinstance(text, str) else json.dumps(text))
+    page.get_by_label("Pods or workloads, as YAML or JSON").fill(text if isinstance(text, str) else json.dumps(text))
 
 
 def simulate(page):
@@ -85,14 +85,15 @@ def test_a_list_as_kubectl_prints_it_is_taken(tabs):
     page = tabs.open("#/what-if")
     fill(page, {"kind": "List", "items": [requests.pod("one", cpu="100m"), requests.pod("two", cpu="100m")]})
     simulate(page)
-    expect(page.locator(".cycles li")).to_have_count(2)
+    expect(page.locator(".cycles > .together")).to_contain_text("2 pods: scheduled")
+    expect(page.locator(".cycles > .together")).to_contain_text("shop/one, shop/two")
 
 
 def test_the_pod_of_a_decision_is_filled_in(tabs):
     tabs.served.ask("preempt", requests.preempt())
     page = tabs.open("#/decisions/preempt-1")
     page.get_by_role("link", name="Simulate this pod").click()
-    field = page.get_by_label("Pod, as JSON")
+    field = page.get_by_label("Pods or workloads, as YAML or JSON")
     expect(field).to_have_value(re.compile('"name": "cart-9"'))
     simulate(page)
     expect(page.locator(".cycles li").first).to_contain_text("evicts batch/etl-3-4vmms; nominated to worker-b1")
@@ -111,27 +112,117 @@ def test_nothing_is_simulated_before_the_pod_of_a_decision_has_arrived(tabs):
     page.get_by_role("link", name="Simulate this pod").click()
     expect(button).to_be_enabled()
     assert disabled == [True]
-    expect(page.get_by_label("Pod, as JSON")).to_have_value(re.compile('"name": "cart-9"'))
+    expect(page.get_by_label("Pods or workloads, as YAML or JSON")).to_have_value(re.compile('"name": "cart-9"'))
 
 
 @pytest.mark.parametrize(
     ("pasted", "error"),
     [
-        ("", "Paste a pod as JSON, include the pending pods, or change the nodes."),
-        ("apiVersion: v1\nkind: Pod\n", "This looks like YAML, which is not supported here"),
-        ("{oops", "This is not JSON"),
-        ("3", "A pod is an object with metadata and spec."),
-        ("[]", "The list contains no pods."),
+        ("apiVersion: v1\nkind: Pod\n", "pod 1 of the request: Pod is invalid: metadata.name: Required value"),
+        ("metadata: {name: a\nspec: {}", "the body: not YAML: "),
+        ("{oops", "the body: not YAML: "),
+        ("3", "the body: document 1: expected object, got int"),
+        ("[]", "nothing to schedule"),
+        ("cpu: 3", "the body: document 2 has no kind"),
     ],
-    ids=["nothing", "YAML", "broken JSON", "a number", "an empty array"],
+    ids=["a pod without a name", "broken YAML", "broken JSON", "a number", "an empty array", "no object"],
 )
-def test_a_text_that_is_not_a_pod_shows_an_error_at_the_form(tabs, pasted, error):
+def test_a_text_that_is_not_a_pod_shows_what_the_service_says(tabs, pasted, error):
+    tabs.refused.add(400)
     page = tabs.open("#/what-if")
     fill(page, pasted)
     simulate(page)
-    expect(page.locator("#form-error")).to_contain_text(error)
-    expect(page.get_by_label("Pod, as JSON")).to_be_focused()
-    expect(page.get_by_label("Pod, as JSON")).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#result .alert")).to_contain_text(error)
+
+
+def test_nothing_to_simulate_is_an_error_at_the_form(tabs):
+    page = tabs.open("#/what-if")
+    simulate(page)
+    expect(page.locator("#form-error")).to_contain_text("Paste a pod or a workload, choose an example")
+    expect(page.get_by_label("Pods or workloads, as YAML or JSON")).to_be_focused()
+    expect(page.get_by_label("Pods or workloads, as YAML or JSON")).to_have_attribute("aria-invalid", "true")
+
+
+YAML = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: many, namespace: shop}
+spec:
+  replicas: 40
+  selector: {matchLabels: {app: many}}
+  template:
+    metadata: {labels: {app: many}}
+    spec:
+      containers: [{name: main, image: "example.com/app:1", resources: {requests: {cpu: "2"}}}]
+---
+kind: Node
+apiVersion: v1
+metadata: {name: extra}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}
+"""
+
+
+def test_yaml_as_for_kubectl_is_simulated_and_equal_outcomes_are_one_line(tabs):
+    page = tabs.open("#/what-if")
+    fill(page, YAML)
+    simulate(page)
+    result = page.locator("#result")
+    expect(result).to_contain_text("Nodes added")
+    expect(result.locator(".scenario")).to_contain_text("extra")
+    groups = result.locator(".cycles > .together")
+    expect(groups).to_have_count(2)
+    pending = groups.filter(has_text="stays pending")
+    expect(pending.locator(".message")).to_have_count(1)
+    pending.locator("summary").click()
+    count = int(pending.locator("summary").inner_text().split()[0])
+    expect(pending.locator(".cycles > li")).to_have_count(count)
+
+
+def test_every_example_can_be_simulated(tabs):
+    page = tabs.open("#/what-if")
+    examples = page.get_by_role("group", name="Examples").get_by_role("button")
+    for place in range(examples.count()):
+        examples.nth(place).click()
+        simulate(page)
+        expect(page.get_by_role("heading", name="Result")).to_be_focused()
+        expect(page.locator("#result .alert")).to_have_count(0)
+
+
+def test_a_node_is_picked_from_those_that_match(tabs):
+    page = opened(tabs)
+    field = page.get_by_label("Drain")
+    field.press_sequentially("worker-b")
+    matches = page.get_by_role("group", name="Matching names").get_by_role("button")
+    expect(matches).to_have_text(["worker-b1", "worker-b2"])
+    matches.first.click()
+    expect(field).to_have_value("worker-b1 ")
+    expect(field).to_be_focused()
+    field.press_sequentially("spot-a")
+    expect(matches).to_have_text(["spot-a1"])
+    page.keyboard.press("Escape")
+    expect(matches).to_have_count(0)
+
+
+def test_a_simulation_shows_its_progress_and_can_be_cancelled(tabs):
+    page = tabs.open("#/what-if")
+    page.route("**/simulate", lambda route: None)  # never answered
+    fill(page, requests.pod("new"))
+    simulate(page)
+    expect(page.locator("#progress")).to_contain_text("simulating … 0 s of at most 60 s")
+    expect(page.locator("#progress")).to_contain_text("1 s of at most 60 s")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#result")).to_have_text("Cancelled: nothing was changed.")
+    expect(page.get_by_role("button", name="Simulate")).to_be_enabled()
+    expect(page.locator("#progress")).to_be_hidden()
+
+
+def test_900_replicas_are_a_page_of_a_few_screens(tabs):
+    page = tabs.open("#/what-if")
+    fill(page, YAML.replace("replicas: 40", "replicas: 900"))
+    simulate(page)
+    expect(page.get_by_role("heading", name="Result")).to_be_focused(timeout=60_000)
+    assert page.evaluate("document.querySelectorAll('*').length") <= 2000
+    assert page.evaluate("document.documentElement.scrollHeight") <= 4000
 
 
 def test_the_error_of_the_service_is_shown(tabs):
@@ -149,7 +240,7 @@ def test_typed_text_survives_a_visit_to_another_view(tabs):
     page.get_by_role("link", name="Decisions").click()
     expect(page.locator("#list")).to_be_attached()
     page.go_back()
-    expect(page.get_by_label("Pod, as JSON")).to_have_value(json.dumps(requests.pod("kept")))
+    expect(page.get_by_label("Pods or workloads, as YAML or JSON")).to_have_value(json.dumps(requests.pod("kept")))
 
 
 # --- scenarios --------------------------------------------------------------------------------------------------------
@@ -250,15 +341,12 @@ def test_evicted_pods_need_not_come_back(tabs):
 @pytest.mark.parametrize(
     ("label", "typed", "error"),
     [
-        ("Nodes to add, as JSON", "kind: Node", "This looks like YAML, which is not supported here"),
-        ("Nodes to add, as JSON", "[3]", "A node is an object with metadata and spec."),
-        ("Nodes to add, as JSON", '{"kind": "NodeList", "items": []}', "The list contains no nodes."),
         ("Number of each", "", "The number of nodes is a whole number, at least 1."),
     ],
 )
 def test_a_field_of_the_scenario_that_is_wrong_is_opened_and_focused(tabs, label, typed, error):
     page = opened(tabs)
-    page.get_by_label("Nodes to add, as JSON").fill(json.dumps(NODE))
+    page.get_by_label("Nodes to add, as YAML or JSON").fill(json.dumps(NODE))
     page.get_by_label(label).fill(typed)
     page.locator("#scenario summary").click()
     simulate(page)

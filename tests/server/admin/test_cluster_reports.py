@@ -131,9 +131,6 @@ async def test_a_pod_is_explained_on_all_nodes_with_the_sentences_of_its_facts(p
     found = answer["diagnosis"]
     assert (found["verdict"], [one["name"] for one in found["nodes"]]) == ("DoesNotFit", ["n1", "n2", "n3"])
     assert answer["nodeFacts"]["n2"] == ["dedicated=gpu:NoSchedule", "plain:NoExecute"]
-    (taint,) = [place for place, one in enumerate(found["reasons"]) if one["plugin"] == "TaintToleration"]
-    assert sorted(answer["reasonFacts"][taint]) == ["dedicated=gpu:NoSchedule", "plain:NoExecute"]
-    assert len(answer["reasonFacts"]) == len(found["reasons"])
 
 
 async def test_a_node_of_it_is_shown_in_full(people):
