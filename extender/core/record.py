@@ -134,7 +134,8 @@ class FilterRecord(RequestedNodes):
     preemption_helps: BoolArray
     """[requested node]: whether evicting lower-priority pods would make room."""
     free: Mapping[str, IntArray]
-    """Resource -> [requested node]: what is left of it; empty unless a node has too little of a resource."""
+    """Resource -> [requested node]: what is left of it; empty unless a node of the cluster cache has too
+    little of a resource."""
 
     @property
     def size(self) -> int:
@@ -302,7 +303,8 @@ def record_filter(decision: FilterDecision) -> FilterRecord:
 
 
 def _free_resources(evaluation: Evaluation) -> dict[str, IntArray]:
-    if all(status.plugin != FIT_NAME for status in evaluation.statuses.distinct):
+    # Nodes that were in the snapshot for this decision only have left it.
+    if evaluation.node_names is not None or all(one.plugin != FIT_NAME for one in evaluation.statuses.distinct):
         return {}
     snapshot, rows = evaluation.context.snapshot, evaluation.rows
     amounts = snapshot.allocatable[:_FREE_BASE, rows] - snapshot.used[:_FREE_BASE, rows]

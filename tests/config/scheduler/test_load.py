@@ -236,7 +236,10 @@ def test_a_version_is_configured_found_or_the_default_one():
     auto = Configuration()
     configured = Configuration.model_validate({"scheduler": {"version": "v1.30.4"}})
     found = FoundVersion(33, "image tag v1.33.2")
-    assert (load_kube_scheduler(auto).minor, load_kube_scheduler(auto).version_source) == (DEFAULT_MINOR, "default")
+    assert (load_kube_scheduler(auto).minor, load_kube_scheduler(auto).version_source) == (
+        DEFAULT_MINOR,
+        UNCONFIGURED.version_source,
+    )
     assert load_kube_scheduler(auto, found).version_source == "image tag v1.33.2"
     assert load_kube_scheduler(auto, found).minor == 33
     scheduler = load_kube_scheduler(configured, found)
