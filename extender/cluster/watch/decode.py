@@ -251,11 +251,11 @@ class Decoder:
 
     def _kept_conditions(self, found: Pod) -> list[Condition] | None:
         """Return the conditions as `kept_conditions` does; those of pods with a node are shared."""
-        if not found.spec.node_name:
+        conditions, pool = found.status.conditions, self._pools["conditions"]
+        if not conditions or not found.spec.node_name:
             return kept_conditions(found)
-        key = _ENCODER.encode([(one.type, one.status, one.reason) for one in found.status.conditions or ()])
-        pool = self._pools["conditions"]
-        return pool.get(key, found.status.conditions if pool.has(key) else kept_conditions(found))
+        key = _ENCODER.encode([(one.type, one.status, one.reason) for one in conditions])
+        return pool.get(key, conditions if pool.has(key) else kept_conditions(found))
 
 
 def kept_conditions(pod: Pod) -> list[Condition] | None:
@@ -278,8 +278,9 @@ def kept_conditions(pod: Pod) -> list[Condition] | None:
 
 def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] = frozenset()) -> Object:
     """Return the object without what no decision reads and may be confidential: annotations, messages, templates."""
-    if isinstance(one, Pod) and one.status.conditions:
-        one = replace(one, status=replace(one.status, conditions=kept_conditions(one)))
+    if isinstance(one, Pod) and (one.status.conditions or one.status.message):
+        # Only `why` shows the message of a pod, of a cluster that it reads.
+        one = replace(one, status=replace(one.status, conditions=kept_conditions(one), message=""))
     return _strip_annotations(kind, one, extra_annotations)
 
 
@@ -293,8 +294,6 @@ def _strip_annotations(kind: str, one: Any, extra_annotations: frozenset[str]) -
     if any(volume.ephemeral for volume in volumes):
         volumes = [volume if volume.ephemeral is None else replace(volume, ephemeral={}) for volume in volumes]
         one = replace(one, spec=replace(one.spec, volumes=volumes))  # only the existence of a claim template matters
-    if isinstance(one, Pod) and one.status.message:
-        one = replace(one, status=replace(one.status, message=""))  # only `why` shows it, of a cluster that it reads
     stripped: Object = one
     return stripped
 

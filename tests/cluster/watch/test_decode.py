@@ -316,6 +316,23 @@ def test_a_kubelet_that_says_the_same_at_another_time_says_nothing_new():
     assert one.status.conditions is other.status.conditions
 
 
+def test_no_conditions_and_an_empty_list_are_not_mixed_up():
+    decoder = Decoder("Pod")
+    found = [
+        decoder.decode(json.dumps(full_pod(number, status={"conditions": conditions})).encode()).status.conditions
+        for number, conditions in enumerate(([], None, [], None))
+    ]
+    assert found == [[], None, [], None]
+
+
+@pytest.mark.parametrize("annotations", [None, {"example.com/note": "x"}], ids=["no annotations", "annotations"])
+def test_the_message_of_a_failed_pod_is_kept_whatever_its_annotations(annotations):
+    failed = full_pod(status={"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected"})
+    failed["metadata"]["annotations"] = annotations
+    status = decoded(failed).status
+    assert (status.reason, status.message) == ("OutOfcpu", "Pod was rejected")
+
+
 def test_what_is_written_alike_but_means_something_else_is_not_mixed_up():
     decoder = Decoder("Pod")
     alike = [{"name": "a"}]
