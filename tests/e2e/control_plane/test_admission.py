@@ -14,6 +14,7 @@ from extender.cluster.apiserver.dry_run import ServerAdmission
 from extender.k8s.kinds import KINDS
 from tests.e2e.control_plane.lab.api import ApiError
 from tests.e2e.control_plane.lab.plane import ControlPlane
+from tests.e2e.control_plane.lab.process import wait_until
 from tests.parity.admission import record
 from tests.parity.admission.comparison import Pair, different_facts
 from tests.parity.admission.pairs import NEWEST, SENT_ALONE, WORKLOADS, decoded, differences, pairs, snapshot_of
@@ -65,14 +66,37 @@ def created(plane) -> list[Pair]:
         except ApiError as error:
             pair["refused"] = error.body
         found.append(pair)
-    time.sleep(2 * record.SETTLE_SECONDS)
-    new = record.everything(api)
+    new = settled(plane.api, [stored for _, stored in workloads])
     for pair, stored in workloads:
         also = record.created_for(stored, new)
         pair["podsRefused"] = record.are_refused(stored, also)
         pair["also"] = [record.stripped(one) for one in also]
         record.delete_all(api, [stored, *also], wait=0)
     return found
+
+
+def settled(api, workloads):
+    """What controllers created, once each workload has pods or an Event why not, and nothing comes any more."""
+    before: set[str] = set()
+
+    def found():
+        nonlocal before
+        time.sleep(record.SETTLE_SECONDS)
+        new = record.everything(api)
+        uids, last = {one["metadata"]["uid"] for one in new}, before
+        before = uids
+        failed = api.list("v1/Event", fieldSelector="reason=FailedCreate")
+        refused = {one["involvedObject"]["uid"] for one in failed}
+
+        def is_settled(stored):
+            also = record.created_for(stored, new)
+            return not record.are_refused(stored, also) or not refused.isdisjoint(
+                one["metadata"]["uid"] for one in (stored, *also)
+            )
+
+        return new if uids == last and all(map(is_settled, workloads)) else None
+
+    return wait_until(found, 120, "pods of the workloads, or an Event why they were refused")
 
 
 def test_a_dry_run_and_the_recorded_pairs_agree(plane, admission):
