@@ -3,7 +3,6 @@
 Rule: a check raises ValueError with a message that completes "<key>: …"; the caller adds file and line.
 """
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, St
 
 from extender.k8s.selectors import is_label_value, is_qualified_name
 from extender.k8s.version.versions import supported_version
+from extender.utilities.text import similar_names
 
 # Go accepts the micro sign (U+00B5) and the Greek letter mu (U+03BC).
 _MICROSECONDS = {"us": 10**3, "µs": 10**3, "μs": 10**3}
@@ -150,5 +150,5 @@ def suggestion(name: str, known: Sequence[str]) -> str:
 def closest(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str | None:
     """Return the most similar known name, ignoring case; None if none reaches `min_similarity` (difflib, up to 1)."""
     lower = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=min_similarity)
+    close = similar_names(name.lower(), lower, 1, min_similarity)
     return lower[close[0]] if close else None

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from extender.cluster.list.pod_history import PodHistory, PreemptedBy
+from extender.config.values import suggestion
 from extender.core.chance import chance_of
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
@@ -45,7 +46,7 @@ from extender.report.facts.node_facts import facts_of_nodes, summarize
 from extender.report.facts.pods import pod_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS
 from extender.report.facts.schema import FactCount, PodStatusFact, UnboundClaimsFact
-from extender.report.lists.similar_names import did_you_mean, suggest_pods
+from extender.report.lists.similar_names import suggest_pods
 from extender.report.pod_schema import (
     Diagnosis,
     NodeDiagnosis,
@@ -108,7 +109,7 @@ def diagnose(
     An assigned pod is removed from its node meanwhile. Raises RequestError if the cluster has no such node.
     """
     if node is not None and node not in snapshot.node_row:
-        raise RequestError(f"node {node!r} does not exist{did_you_mean(node, snapshot.node_names)}")
+        raise RequestError(f"node {node!r} does not exist{suggestion(node, snapshot.node_names)}")
     about, profile = _about(snapshot, pod, scheduler), scheduler.profile_of(pod)
     # 1. An assigned pod is evaluated as if it had no node.
     if pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None:

@@ -1,6 +1,14 @@
 """Counts, lists and amounts in words."""
 
+from bisect import bisect
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+MAX_COMPARED_NAMES = 1000
+"""Maximum number of names that a misspelt one is compared with, in pure Python: some 50 ms."""
+
+MAX_COMPARED_CHARACTERS = 253
+"""Length of the longest name in Kubernetes; a longer one is similar to none."""
 
 
 def pluralize(count: int, one: str, many: str | None = None) -> str:
@@ -30,6 +38,15 @@ def join_counts(counts: Iterable[tuple[str, int]], limit: int) -> str:
 def shortened(text: str, limit: int) -> str:
     """Return the text, cut off after `limit` characters."""
     return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def similar_names(name: str, names: Iterable[str], limit: int, min_similarity: float = 0.6) -> list[str]:
+    """Return the `limit` most similar names, the best first; of very many, only those near `name` in the alphabet."""
+    if len(name) > MAX_COMPARED_CHARACTERS:
+        return []
+    ordered = sorted(names)
+    first = max(0, bisect(ordered, name) - MAX_COMPARED_NAMES // 2)
+    return get_close_matches(name, ordered[first : first + MAX_COMPARED_NAMES], limit, min_similarity)
 
 
 _BINARY_UNITS = ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))

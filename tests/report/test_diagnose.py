@@ -78,7 +78,7 @@ def test_a_name_that_is_not_there_gets_those_that_may_be_meant(namespace, name, 
 
 
 def test_a_node_that_is_not_there_gets_those_that_may_be_meant():
-    with pytest.raises(RequestError, match=r"^node 'worker-2' does not exist; did you mean worker-1\?$"):
+    with pytest.raises(RequestError, match=r"^node 'worker-2' does not exist \(did you mean worker-1\?\)$"):
         reported(NAMED, incoming(), show="worker-2")
 
 

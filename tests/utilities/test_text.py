@@ -1,6 +1,14 @@
 import pytest
 
-from extender.utilities.text import format_amount, format_together, join_names, pluralize, rounded_amount
+from extender.utilities import text
+from extender.utilities.text import (
+    format_amount,
+    format_together,
+    join_names,
+    pluralize,
+    rounded_amount,
+    similar_names,
+)
 
 
 @pytest.mark.parametrize(
@@ -15,6 +23,14 @@ from extender.utilities.text import format_amount, format_together, join_names, 
 )
 def test_long_lists_are_shortened(names, limit, total, text):
     assert join_names(names, limit, total) == text
+
+
+def test_a_misspelt_name_is_compared_with_those_near_it_in_the_alphabet(monkeypatch):
+    names = [f"worker-{number:05}" for number in range(5000)]
+    assert similar_names("worker-04219x", names, 1) == ["worker-04219"]
+    monkeypatch.setattr(text, "MAX_COMPARED_NAMES", 2)
+    assert similar_names("worker-04219x", names, 5) == ["worker-04219", "worker-04220"]
+    assert similar_names("worker-0" * 100, ["worker-0" * 100], 1) == []
 
 
 def test_a_count_has_its_noun():

@@ -1,6 +1,5 @@
 """Find decisions and print them: a list, a whole decision, or one node of it."""
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from extender.cli.output.decision_report import Invocation
 from extender.cli.sources.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
 from extender.errors import printable_json
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionReport, DecisionSummary, VerbName
-from extender.utilities.text import join_names
+from extender.utilities.text import join_names, similar_names
 
 _MAX_SUGGESTED_NODES = 10
 """Maximum number of node names listed if the decision does not mention the node of --node."""
@@ -133,8 +132,8 @@ def _suggest_subjects(source: DecisionSource, subject: str) -> str:
         return "none are retained: has kube-scheduler called the service since it started?"
     names = {name for one in summaries for name in (one.pod, *one.victims)}
     by_short_name = {name.rpartition("/")[2]: name for name in sorted(names)}
-    close = difflib.get_close_matches(subject, names, 3) or [
-        by_short_name[name] for name in difflib.get_close_matches(subject.rpartition("/")[2], by_short_name, 3)
+    close = similar_names(subject, names, 3) or [
+        by_short_name[name] for name in similar_names(subject.rpartition("/")[2], by_short_name, 3)
     ]
     guess = f"did you mean {' or '.join(close)}? " if close else ""
     return f"{guess}run extender explain to list the retained decisions"
@@ -144,7 +143,7 @@ def _suggest_nodes(node: str, names: Sequence[str]) -> str:
     """Return a hint: the nodes of the decision, with similar names first."""
     if not names:
         return "it mentions no nodes"
-    close = difflib.get_close_matches(node, names, 3)
+    close = similar_names(node, names, 3)
     others = [one for one in names if one not in close]
     return f"it mentions {join_names(close + others, len(close) + _MAX_SUGGESTED_NODES)}"
 

@@ -1,26 +1,19 @@
-"""Suggest names for one that the cluster does not have: of pods, of the pods of a workload, and of nodes.
+"""Suggest pods for a name that the cluster does not have: similar ones, or those of the workload with the name.
 
 Rule: only names that the cluster has are suggested.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator
 
 from extender.k8s.objects import Pod
 from extender.report.wording import DID_YOU_MEAN, IN_OTHER_NAMESPACES, PODS_OF_WORKLOAD
-from extender.utilities.text import join_names
+from extender.utilities.text import join_names, similar_names
 
 MAX_SUGGESTED = 5
 """Maximum number of names that a sentence suggests."""
 
 _CRON_JOB_DIGITS = 8
 """Least number of digits at the end of the name of a CronJob's Job: its time in minutes."""
-
-
-def did_you_mean(name: str, names: Collection[str]) -> str:
-    """Return a question that names the most similar names, after a semicolon; empty without any."""
-    near = get_close_matches(name, names, MAX_SUGGESTED)
-    return DID_YOU_MEAN.format(names=join_names(near, MAX_SUGGESTED)) if near else ""
 
 
 def suggest_pods(pods: Iterable[Pod], namespace: str, name: str) -> tuple[str, list[str]]:
@@ -39,8 +32,8 @@ def suggest_pods(pods: Iterable[Pod], namespace: str, name: str) -> tuple[str, l
         return PODS_OF_WORKLOAD.format(workload=f"{kind} {owner_namespace}/{name}", names=names), keys
     own = [pod.metadata.name for pod in pods if pod.metadata.namespace == namespace]
     longer = [one for one in own if one.startswith(name)]
-    near = [f"{namespace}/{one}" for one in longer or get_close_matches(name, own, MAX_SUGGESTED)]
-    near = near or get_close_matches(f"{namespace}/{name}", [pod.key for pod in pods], MAX_SUGGESTED, 0.7)
+    near = [f"{namespace}/{one}" for one in longer or similar_names(name, own, MAX_SUGGESTED)]
+    near = near or similar_names(f"{namespace}/{name}", [pod.key for pod in pods], MAX_SUGGESTED, 0.7)
     return (DID_YOU_MEAN.format(names=join_names(near, MAX_SUGGESTED)), near) if near else ("", [])
 
 

@@ -63,14 +63,17 @@ class ClusterReports:
         """Return one node with its labels and pods."""
         name = request.path_params["name"]
 
-        def read() -> NodeCopy:
+        def read() -> tuple[NodeCopy | None, tuple[str, ...]]:
             snapshot = self._server_context.snapshot()
-            if (found := NodeCopy.of(snapshot, name)) is None:
-                raise NotFound(f"the cluster has no node {name!r}{suggestion(name, snapshot.node_names)}")
-            return found
+            return NodeCopy.of(snapshot, name), snapshot.frozen_node_names
 
-        copy = await self._decision_thread.run(read)
-        return await run_in_threadpool(lambda: _json(copy.report()))
+        def render() -> Response:
+            if copy is None:
+                raise NotFound(f"the cluster has no node {name!r}{suggestion(name, names)}")
+            return _json(copy.report())
+
+        copy, names = await self._decision_thread.run(read)
+        return await run_in_threadpool(render)
 
     async def why(self, request: Request) -> Response:
         """Explain one pod on all nodes, with the diagnosis of `extender why`; `?node=NAME` shows that node in full."""

@@ -128,14 +128,15 @@ class DebugEndpoints:
         if kept is None:
             return error_response(404, NOT_KEPT)
         if node is not None and node not in kept.nodes:
-            return error_response(404, await self._decision_thread.run(lambda: self._not_considered(node)))
+            return error_response(404, await self._not_considered(node))
         return await run_in_threadpool(lambda: _json(kept.decision(node, every_pod=pods == "all")))
 
-    def _not_considered(self, node: str) -> str:
+    async def _not_considered(self, node: str) -> str:
+        cache = self._server_context.cache
         with contextlib.suppress(ExtenderError):  # not synced: whether the node exists is not known
-            known = self._server_context.cache.snapshot().node_names
+            known = await self._decision_thread.run(lambda: cache.snapshot().frozen_node_names)
             if node not in known:
-                return f"the cluster has no node {node!r}{suggestion(node, known)}"
+                return f"the cluster has no node {node!r}{await run_in_threadpool(suggestion, node, known)}"
         return f"the decision did not consider node {node!r}: kube-scheduler did not send it"
 
     async def show_pod(self, request: Request) -> Response:

@@ -1,12 +1,15 @@
 """The nodes of the cluster, and why a pod is pending: answers over HTTP, from the cluster cache of the service."""
 
+import threading
+
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.server.admin import fork_worker
+from extender.config.values import suggestion
+from extender.server.admin import cluster_reports, fork_worker, routes
 from extender.server.app import create_app
 from tests.builders import cluster, incoming, node, pod, stored_cluster
-from tests.server.conftest import admin_client, configuration, error_of
+from tests.server.conftest import admin_client, client_for, configuration, error_of, filter_body
 
 pytestmark = pytest.mark.anyio
 
@@ -121,6 +124,26 @@ async def test_a_cluster_that_is_not_there_yet_is_named_as_the_reason(path):
     async with admin_client(create_app(ClusterCache(), configuration()).server_context) as people:
         answer = await people.get(path)
     assert (answer.status_code, error_of(answer)) == (503, "the cache has not synced yet")
+
+
+@pytest.mark.parametrize("path", ["/nodes/n11", "/decisions/filter-1?node=n11"])
+async def test_similar_names_are_looked_for_on_another_thread_than_the_one_that_decides(monkeypatch, path):
+    cache, threads = ClusterCache(), []
+    cache.replace(stored_cluster(cluster(NODES)))
+    app = create_app(cache, configuration())
+
+    def suggest(*names):
+        threads.append(threading.get_ident())
+        return suggestion(*names)
+
+    for module in (cluster_reports, routes):
+        monkeypatch.setattr(module, "suggestion", suggest)
+    async with client_for(app) as scheduler, admin_client(app.server_context) as people:
+        assert (await scheduler.post("/filter", content=filter_body(["n1"]))).status_code == 200
+        answer = await people.get(path)
+    assert (answer.status_code, error_of(answer)) == (404, "the cluster has no node 'n11' (did you mean n1?)")
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 # --- why ------------------------------------------------------------------------------------------------------------
