@@ -17,6 +17,7 @@ from extender.core.record import (
     PrioritizeRecord,
     RecordedRequest,
 )
+from extender.core.snapshot.arrays import MAX_AMOUNT
 from extender.report.devices import report_claims, report_pod_claims
 from extender.report.schema import NodeOutcome, NodeReport, PodClaimReport
 from extender.report.tried_node import TriedNode, status_report
@@ -60,15 +61,16 @@ def with_claims(request: RecordedRequest, report: NodeReport, node: str | None) 
 
 
 def _filter_nodes(record: FilterRecord) -> Iterator[NodeReport]:
-    requested = record.request.amounts() | {"pods": 1} if record.free else {}
-    free = {name: record.free[name].tolist() for name in requested if name in record.free}
+    free = {name: column.tolist() for name, column in record.free.items()}
     for place, (name, status, preemption_helps) in enumerate(
         zip(record.names, record.statuses.to_list(), record.preemption_helps.tolist(), strict=True)
     ):
         outcome: NodeOutcome = "accepted"
         if status.code != Code.SUCCESS:
             outcome = "failed" if preemption_helps else "unresolvable"
-        left = {resource: values[place] for resource, values in free.items()} if status.plugin == FIT_NAME else {}
+        left = {}
+        if status.plugin == FIT_NAME:  # a larger amount: DynamicResources decides about the resource on this node
+            left = {name: column[place] for name, column in free.items() if column[place] <= MAX_AMOUNT}
         yield NodeReport(name=name, outcome=outcome, why=status.message, filter=status_report(status), free=left)
 
 

@@ -17,14 +17,15 @@ from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
 from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
 from extender.core.profile import DEFAULT_RANKING, EXTRA_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.time import MINUTE, SECOND, parse_time
 from extender.k8s.well_known import DELETION_COST, EVICTION_COST, MIRROR
-from extender.report.render import FITS_AFTER_EVICTION, NO_EVICTION_HELPS
+from extender.report.render import FITS_AFTER_EVICTION, NO_EVICTION_HELPS, render_nodes
 from extender.report.schema import BudgetReport, DecisionReport, NodeReport, PodReport
 from extender.server.observability.decision_log import KeptDecision
 from tests.builders import JSON, STARTED, budget, built, cluster, incoming, namespace, node, pod, thing, typed
-from tests.device_builders import undecided_claim, using_claims
+from tests.device_builders import device_class, undecided_claim, using_claims
 
 UPSTREAM = PreemptionPolicy()
 STRICT = PreemptionPolicy(disruption_budgets="Strict")
@@ -878,6 +879,43 @@ def test_a_filter_tells_what_is_free_where_a_resource_is_short():
         "cordoned": {},
         "fits": {},
     }
+
+
+def test_what_is_free_is_told_of_every_resource_that_the_pod_requests_wherever_it_does():
+    """In an init container, and at the level of the pod."""
+    gpus = {"example.com/gpu": "2", "memory": "8Gi"}
+    nodes = {node("short", allocatable=gpus): [pod("a", requests={"example.com/gpu": "2"})]}
+    loader = {"name": "load", "resources": {"requests": {"example.com/gpu": "1"}}}
+    coming = incoming(cpu=None, initContainers=[loader], resources={"requests": {"memory": "1Gi"}})
+    (found,) = filtered(nodes, ["short"], coming).nodes
+    assert found.free == {"memory": 8 << 30, "example.com/gpu": 0, "pods": 109}
+
+
+def test_nothing_is_free_of_resources_that_no_node_has():
+    (found,) = filtered(
+        {node("n1"): []}, ["n1"], incoming(cpu=None, requests={"example.com/a": "1", "example.com/b": "1"})
+    ).nodes
+    assert found.free == {"pods": 110, "example.com/a": 0, "example.com/b": 0}
+
+
+def test_of_a_resource_that_devices_provide_there_is_no_amount():
+    devices = device_class(extended_resource="example.com/gpu")
+    coming = incoming(requests={"example.com/gpu": "1"}, cpu="64")
+    snapshot = built(
+        cluster({node("n1", cpu="1"): [], node("plugin", allocatable={"example.com/gpu": "2"}): []}, others=[devices])
+    )
+    record = record_filter(engine.filter(snapshot, typed(coming), ["n1"], Profile()))
+    assert render_nodes(record)[0].free == {"cpu": 1000, "pods": 110}
+
+
+def test_a_record_sums_up_no_pods_again(monkeypatch):
+    gpus = {"example.com/gpu": "2"}
+    nodes = {node("short", allocatable=gpus): [pod("a", requests={"example.com/gpu": "2"})]}
+    decision = engine.filter(
+        built(cluster(nodes)), typed(incoming(requests={"example.com/gpu": "1"})), ["short"], Profile()
+    )
+    monkeypatch.setattr(Snapshot, "scalar_demand", lambda *_: pytest.fail("computed again"))
+    assert record_filter(decision).free["example.com/gpu"].tolist() == [0]
 
 
 def test_where_every_node_has_room_nothing_is_recorded_of_it():

@@ -7,6 +7,7 @@ any thread may render it.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
 from extender.core.snapshot.snapshot import Snapshot
@@ -34,18 +35,23 @@ class NodeColumns:
     nodes: tuple[Node, ...]
     allocatable: IntArray
     """[resource, node]: allocatable amounts of BASE_RESOURCES."""
-    requested: Mapping[str, IntArray]
-    """Resource -> [node]: requests of its pods; `pods` is their number."""
+    requested: IntArray
+    """[resource, node]: requests of its pods for BASE_RESOURCES; `pods` is their number."""
+    scalar_resources: Mapping[int, tuple[tuple[str, int], ...]]
+    """Pod row -> (resource, amount) of each extended resource that the pod requests."""
+    pod_node: IntArray
+    """[pod]: node row."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "NodeColumns":
         """Copy what a list shows; call it on the thread that decides."""
-        requested = dict(zip(BASE_RESOURCES, snapshot.used.copy(), strict=True))
-        scalars = snapshot.allocatable_names - requested.keys()
+        # Extended resources are summed up on the other thread: there may be hundreds, each requested by many pods.
         return cls(
             tuple(snapshot.nodes),
             snapshot.allocatable,
-            requested | {name: snapshot.scalar_used(name) for name in sorted(scalars)},
+            snapshot.used.copy(),
+            snapshot.pod_table.scalar_resources.copy(),
+            snapshot.pod_node.copy(),
         )
 
     def select(self, query: NodeQuery) -> ListedNodes:
@@ -54,13 +60,15 @@ class NodeColumns:
         rows = [row for row, node in enumerate(self.nodes) if not text or any(text in one for one in _texts(node))]
         rows.sort(key=lambda row: self.nodes[row].metadata.name)
         if query.sort != "name":
-            free = self.allocatable[BASE_RESOURCES.index(query.sort)] - self.requested[query.sort]
-            rows.sort(key=free.tolist().__getitem__, reverse=True)
-        shown = [self._summary(row) for row in rows[query.offset : query.offset + query.limit]]
-        return ListedNodes(nodes=shown, matching=len(rows), total=len(self.nodes))
-
-    def _summary(self, row: int) -> NodeSummary:
-        return _summarize(self.nodes[row], {name: int(values[row]) for name, values in self.requested.items()})
+            base = BASE_RESOURCES.index(query.sort)
+            rows.sort(key=(self.allocatable[base] - self.requested[base]).tolist().__getitem__, reverse=True)
+        shown = rows[query.offset : query.offset + query.limit]
+        held: dict[int, list[tuple[tuple[str, int], ...]]] = {row: [] for row in shown}
+        for pod, amounts in self.scalar_resources.items():
+            if (row := int(self.pod_node[pod])) in held:
+                held[row].append(amounts)
+        nodes = [_summarize(self.nodes[row], _totals(self.requested[:, row], held[row])) for row in shown]
+        return ListedNodes(nodes=nodes, matching=len(rows), total=len(self.nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +88,9 @@ class NodeCopy:
         row = snapshot.node_row.get(name)
         if row is None:
             return None
-        requested = Counter(dict(zip(BASE_RESOURCES, snapshot.used[:, row].tolist(), strict=True)))
-        for pod_row in snapshot.pod_table.on_node[row].values():
-            requested.update(dict(snapshot.pod_table.scalar_resources.get(pod_row, ())))
+        scalar_resources = snapshot.pod_table.scalar_resources
+        held = [scalar_resources.get(pod, ()) for pod in snapshot.pod_table.on_node[row].values()]
+        requested = _totals(snapshot.used[:, row], held)
         nominated = tuple(pod for pod in snapshot.nominees if pod.status.nominated_node_name == name)
         return cls(snapshot.nodes[row], requested, snapshot.pods_on(name), nominated, snapshot.features)
 
@@ -100,6 +108,14 @@ class NodeCopy:
 def taint_text(taint: Taint) -> str:
     """Return `key=value:effect`, or `key:effect` without a value."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _totals(base: IntArray, scalars: Iterable[tuple[tuple[str, int], ...]]) -> Mapping[str, int]:
+    """Return what the pods of a node request of each resource, from their requests for extended ones."""
+    totals = Counter(dict(zip(BASE_RESOURCES, base.tolist(), strict=True)))
+    for name, amount in chain.from_iterable(scalars):
+        totals[name] += amount
+    return totals
 
 
 def _summarize(node: Node, requested: Mapping[str, int]) -> NodeSummary:

@@ -6,6 +6,7 @@ import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config.values import suggestion
+from extender.core.snapshot.snapshot import Snapshot
 from extender.server.admin import cluster_reports, fork_worker, routes
 from extender.server.app import create_app
 from tests.builders import cluster, incoming, node, pod, stored_cluster
@@ -62,6 +63,11 @@ async def test_a_list_has_what_nodes_have_and_what_their_pods_request(people):
     assert second["taints"] == ["dedicated=gpu:NoSchedule", "plain:NoExecute"]
     assert third["unschedulable"]
     assert third["requested"]["nvidia.com/gpu"] == 3
+
+
+async def test_extended_resources_are_not_summed_up_on_the_thread_that_decides(people, monkeypatch):
+    monkeypatch.setattr(Snapshot, "scalar_demand", lambda *_: pytest.fail("summed up"))
+    assert (await get(people, "/nodes"))["nodes"][2]["requested"] == {"cpu": 1000, "pods": 1, "nvidia.com/gpu": 3}
 
 
 @pytest.mark.parametrize(
