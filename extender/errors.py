@@ -19,7 +19,7 @@
     ├── ClusterLost             503  the cluster cannot be watched with these settings; the message has the reason
     ├── ClusterFileError        503  a cluster file is invalid; the message has object and field
     ├── RecordingError          409  calls cannot be recorded or replayed; the message has the reason
-    ├── SimulationTimeout       503  a simulation exceeded its time limit
+    ├── SimulationTimeout       503  a simulation or report exceeded its time limit
     ├── ListenError             500  the server cannot listen on an address; the message has the setting to change
     └── ConfigError             500  the configuration is invalid; the message has key and line
 

@@ -284,5 +284,7 @@ class PendingReport(DiagnosisStruct, frozen=True, kw_only=True):
     """The commonest first."""
     pods: list[PendingPodReport]
     """In the order of their causes, and the oldest first."""
+    omitted: int = 0
+    """Number of further pending pods, which were not evaluated in time: only the service has a time limit."""
     source: SourceReport | None = None
     """Null for a cluster that was given as objects."""

@@ -155,6 +155,19 @@ def test_pods_of_one_template_share_a_diagnosis_also_with_claims_and_affinity(di
     assert len(found.pods) == 40
 
 
+def test_pods_that_are_not_evaluated_in_time_are_counted(diagnosed):
+    pods = [incoming(f"p{number}", cpu=str(9 + number % 3), labels=LABELS) for number in range(7)]
+    found = pending_report(built(cluster(FULL, waiting=pods)), SCHEDULER, is_time_over=lambda: len(diagnosed) == 2)
+    assert [one.pod.removeprefix("default/") for one in found.pods] == ["p0", "p1", "p3", "p4", "p6"]
+    assert (diagnosed, found.omitted) == (["p0", "p1"], 2)
+    assert found.why == (
+        "7 pods are pending: 5 without a node that fits, 2 not evaluated in time; "
+        "commonest cause: nodes with too little cpu (5 pods)"
+    )
+    none = pending_report(built(cluster(FULL, waiting=pods[:1])), SCHEDULER, is_time_over=lambda: True)
+    assert (none.why, none.pods, none.omitted) == ("1 pod is pending: 1 not evaluated in time", [], 1)
+
+
 def test_every_pod_has_the_answer_that_why_gives_it(diagnosed):
     pods = [incoming(f"p{number}", cpu=str(number % 3), priority=number % 2, labels=LABELS) for number in range(12)]
     here = built(cluster(FULL, waiting=pods))

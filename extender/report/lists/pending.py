@@ -4,7 +4,7 @@ Rule: every pod is judged on the cluster as it is, as `diagnose` does; pods of o
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.scheduling_signature import template_signature
@@ -23,6 +23,7 @@ from extender.report.wording import (
     NOTHING_PENDING,
     PENDING_CAUSES,
     PENDING_KINDS,
+    PENDING_OMITTED,
 )
 from extender.utilities.text import join_names, pluralize
 
@@ -32,9 +33,11 @@ def pending_report(
     scheduler: KubeScheduler,
     history: EvictionHistory = NO_HISTORY,
     namespace: str | None = None,
+    is_time_over: Callable[[], bool] = lambda: False,
 ) -> PendingReport:
     """Return the pods of the snapshot without a node; `namespace`: None for all namespaces.
 
+    Once `is_time_over`, no more pods are evaluated: those that share the diagnosis of another are still reported.
     `history` has the current time, which policies and timeouts read. The snapshot is left unchanged.
     """
     pods = [
@@ -49,6 +52,8 @@ def pending_report(
         # A terminating pod is not tried, whatever its template.
         key = None if reads_pod or pod.metadata.deletion_timestamp is not None else template_signature(pod)
         found = known.get(key) if key is not None else None
+        if found is None and is_time_over():
+            continue
         if found is None:
             found = diagnose(snapshot, pod, scheduler, history, with_nodes=False)
             if key is not None:
@@ -62,7 +67,7 @@ def pending_report(
     order = sorted(counts, key=lambda cause: (-counts[cause], cause))
     places = {cause: place for place, cause in enumerate(order)}
     return PendingReport(
-        why=_sentence(reports, order, counts, namespace),
+        why=_sentence(reports, order, counts, namespace, len(pods) - len(reports)),
         namespace=namespace,
         cluster=ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods)),
         version=scheduler.version,
@@ -72,6 +77,7 @@ def pending_report(
         notes=limitations(scheduler),
         causes=[PendingCause(cause=cause, pods=counts[cause], oldest=oldest[cause]) for cause in order],
         pods=sorted(reports, key=lambda one: (places[one.cause], *_age(one))),
+        omitted=len(pods) - len(reports),
     )
 
 
@@ -141,14 +147,19 @@ def _cause(pod: Pod, found: Diagnosis) -> str:
 
 
 def _sentence(
-    reports: Sequence[PendingPodReport], causes: Sequence[str], counts: Counter[str], namespace: str | None
+    reports: Sequence[PendingPodReport],
+    causes: Sequence[str],
+    counts: Counter[str],
+    namespace: str | None,
+    omitted: int,
 ) -> str:
-    where = "" if namespace is None else f" in namespace {namespace}"
-    if not reports:
+    where, pending = "" if namespace is None else f" in namespace {namespace}", len(reports) + omitted
+    if not pending:
         return NOTHING_PENDING.format(where=where)
     # A pod that is not tried counts as what it is, any other by its verdict.
     codes = Counter[str](one.verdict if one.state == "Pending" else one.state for one in reports)
     kinds = [f"{codes[code]} {words}" for code, words in PENDING_KINDS.items() if codes[code]]
-    verb = "is" if len(reports) == 1 else "are"
-    first = COMMONEST_CAUSE.format(cause=causes[0], pods=pluralize(counts[causes[0]], "pod"))
-    return f"{pluralize(len(reports), 'pod')}{where} {verb} pending: {', '.join(kinds)}; {first}"
+    kinds += [PENDING_OMITTED.format(pods=omitted)] if omitted else []
+    firsts = [COMMONEST_CAUSE.format(cause=one, pods=pluralize(counts[one], "pod")) for one in causes[:1]]
+    verb = "is" if pending == 1 else "are"
+    return "; ".join([f"{pluralize(pending, 'pod')}{where} {verb} pending: {', '.join(kinds)}", *firsts])

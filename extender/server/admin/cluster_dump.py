@@ -8,15 +8,14 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 
 from fastapi import Response
-from starlette.responses import ContentStream, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import ContentStream
 
 from extender.cluster.files.dump import encode_list
 from extender.k8s.kinds import ClusterObjects
 from extender.server.admin import fork_worker
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.fork_worker import ForkedWorker
-from extender.server.admin.in_flight_limit import InFlightLimit
+from extender.server.admin.in_flight_limit import InFlightLimit, LimitedResponse
 from extender.server.context import ServerContext
 
 MAX_DUMPS = 2
@@ -41,19 +40,7 @@ class ClusterDumps:
         else:
             objects = await self._decision_thread.run(self._server_context.cache.api_objects)
             content = _encode(self._server_context, objects)
-        return _Dump(content, self._in_flight)
-
-
-class _Dump(StreamingResponse):
-    """A response that counts as in flight until it is sent."""
-
-    def __init__(self, content: ContentStream, in_flight: InFlightLimit) -> None:
-        super().__init__(content, media_type="application/json")
-        self._in_flight = in_flight
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._in_flight.track():
-            await super().__call__(scope, receive, send)
+        return LimitedResponse(content, self._in_flight)
 
 
 async def _chunks_of_child(server_context: ServerContext, decision_thread: DecisionThread) -> AsyncIterator[bytes]:

@@ -41,9 +41,8 @@ MAX_REPORT_MEMORY_BYTES = 512 << 20
 class ClusterReports:
     """The endpoints that show nodes and pods of the cluster cache."""
 
-    def __init__(self, server_context: ServerContext, decision_thread: DecisionThread) -> None:
-        self._server_context, self._decision_thread = server_context, decision_thread
-        self._copies = SnapshotCopies(server_context, decision_thread)
+    def __init__(self, server_context: ServerContext, decision_thread: DecisionThread, copies: SnapshotCopies) -> None:
+        self._server_context, self._decision_thread, self._copies = server_context, decision_thread, copies
         self._in_flight = InFlightLimit(MAX_REPORTS, "reports")
 
     async def list_nodes(self, request: Request) -> Response:

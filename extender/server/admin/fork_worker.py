@@ -87,12 +87,12 @@ class ForkedWorker:
         self._check(os.waitpid(self.pid, 0)[1])
         return result
 
-    async def result(self, seconds: float) -> bytes:
-        """Return the whole result; SimulationTimeout after `seconds`, RuntimeError if the child failed."""
+    async def result(self, seconds: float, remedy: str) -> bytes:
+        """Return the whole result; SimulationTimeout with the `remedy` after `seconds`, RuntimeError if it failed."""
         try:
             return b"".join([chunk async for chunk in self.chunks(seconds)])
         except TimeoutError:
-            raise SimulationTimeout(f"no result within {seconds:g} s: simulate fewer pods") from None
+            raise SimulationTimeout(f"no result within {seconds:g} s: {remedy}") from None
 
     async def chunks(self, seconds: float) -> AsyncGenerator[bytes]:
         """Yield the result as the child writes it; the child waits if the result is not read.

@@ -10,6 +10,8 @@ from typing import TypeVar
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
+from starlette.responses import ContentStream, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from extender.errors import CallerGone
 
@@ -43,6 +45,18 @@ class InFlightLimit:
             yield
         finally:
             self._in_flight -= 1
+
+
+class LimitedResponse(StreamingResponse):
+    """A JSON response that counts as in flight until it is sent."""
+
+    def __init__(self, content: ContentStream, in_flight: InFlightLimit) -> None:
+        super().__init__(content, media_type="application/json")
+        self._in_flight = in_flight
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._in_flight.track():
+            await super().__call__(scope, receive, send)
 
 
 async def unless_gone(request: Request, work: Coroutine[None, None, T]) -> T:

@@ -7,7 +7,9 @@ Rule: no request waits for a report, and no decision is delayed by one.
 """
 
 import asyncio
+import logging
 import time
+from collections.abc import AsyncIterator
 
 import msgspec
 from fastapi import Request, Response
@@ -18,18 +20,28 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, NotReady
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import format_time
+from extender.report.lists.page_schema import PendingList
 from extender.report.lists.pending import pending_report
 from extender.report.pod_schema import PendingReport
-from extender.server.admin.decision_thread import DecisionThread
+from extender.server.admin.fork_worker import CHUNK_BYTES
+from extender.server.admin.in_flight_limit import InFlightLimit, LimitedResponse
 from extender.server.admin.snapshot_copy import SnapshotCopies
-from extender.server.context import ServerContext
 from extender.server.http.query import check_parameters
+from extender.utilities.log_throttle import ThrottledLoggers
+
+log = logging.getLogger(__name__)
 
 MIN_AGE_SECONDS = 5.0
 """Age of a report, or of a failed attempt, from which on a request makes a newer one."""
 
 REST_PER_SECOND = 9.0
 """Seconds without a report in the making, per second that the last one took."""
+
+MAX_EVALUATION_SECONDS = 20.0
+"""Time after which no more pods are evaluated: simulations and other reports wait meanwhile."""
+
+MAX_RESPONSES = 4
+"""Maximum number of responses that are being sent."""
 
 MAX_REPORT_BYTES = 64 << 20
 """Size of a report that is kept: some 50,000 pods."""
@@ -41,8 +53,9 @@ MAX_MEMORY_BYTES = 512 << 20
 class PendingPods:
     """Makes and keeps the report; used on the event loop of the admin listener."""
 
-    def __init__(self, server_context: ServerContext, decision_thread: DecisionThread) -> None:
-        self._copies = SnapshotCopies(server_context, decision_thread)
+    def __init__(self, copies: SnapshotCopies) -> None:
+        self._copies = copies
+        self._in_flight, self._warn = InFlightLimit(MAX_RESPONSES, "requests for pending pods"), ThrottledLoggers(log)
         self._making: asyncio.Task[None] | None = None
         self._report = b""
         self._time: int | None = None
@@ -59,14 +72,15 @@ class PendingPods:
         if self._time is None and self._error:
             raise NotReady(self._error)
         at = None if self._time is None else format_time(self._time, 3)
-        answer = {
-            "time": at,
-            "ageSeconds": None if self._time is None else round((time.time_ns() - self._time) / 1e9, 3),
-            "isMaking": self._making is not None,
-            "error": self._error,
-            "report": None if at is None or request.query_params.get("known") == at else msgspec.Raw(self._report),
-        }
-        return Response(msgspec.json.encode(answer), media_type="application/json")
+        answer = PendingList(
+            time=at,
+            age_seconds=None if self._time is None else round((time.time_ns() - self._time) / 1e9, 3),
+            is_making=self._making is not None,
+            error=self._error,
+            report=None,
+        )
+        is_known = at is None or request.query_params.get("known") == at
+        return LimitedResponse(_chunks(answer, b"" if is_known else self._report), self._in_flight)
 
     async def _make(self) -> None:
         loop, now = asyncio.get_running_loop(), time.time_ns()
@@ -80,13 +94,29 @@ class PendingPods:
                 self._error = f"the report has {len(body) >> 20} MiB, more than {MAX_REPORT_BYTES >> 20} MiB"
             else:
                 self._report, self._time, self._error = body, now, ""
+        except ExtenderError as error:
+            self._error = str(error)
         except Exception as error:
-            self._error = str(error) if isinstance(error, ExtenderError) else "the report could not be made"
+            self._error = "the report could not be made: see the log of the service"
+            self._warn("failed", "the report of the pending pods could not be made: %r", error)
         finally:
             self._next = loop.time() + max(MIN_AGE_SECONDS, REST_PER_SECOND * (loop.time() - begun))
             self._making = None
 
 
+async def _chunks(answer: PendingList, report: bytes) -> AsyncIterator[bytes]:
+    """Yield the answer as JSON with the report, which is not copied: it may be large, and clients slow."""
+    encoded = msgspec.json.encode(answer)
+    if not report:
+        yield encoded
+        return
+    yield encoded.removesuffix(b"null}")  # the report is the last field
+    for first in range(0, len(report), CHUNK_BYTES):
+        yield report[first : first + CHUNK_BYTES]
+    yield b"}"
+
+
 def _report(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory) -> PendingReport:
     snapshot = cluster if isinstance(cluster, Snapshot) else Snapshot.build(cluster, scheduler.features)
-    return pending_report(snapshot, scheduler, history)
+    end = time.monotonic() + MAX_EVALUATION_SECONDS
+    return pending_report(snapshot, scheduler, history, is_time_over=lambda: time.monotonic() >= end)

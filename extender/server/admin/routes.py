@@ -75,9 +75,9 @@ class DebugEndpoints:
     def __init__(self, server_context: ServerContext, decision_thread: DecisionThread) -> None:
         self._server_context, self._decision_thread = server_context, decision_thread
         self._dumps = ClusterDumps(server_context, decision_thread)
-        self._simulations_running = SnapshotCopies(server_context, decision_thread)
-        self._reports = ClusterReports(server_context, decision_thread)
-        self._pending = PendingPods(server_context, decision_thread)
+        self._copies = SnapshotCopies(server_context, decision_thread)
+        self._reports = ClusterReports(server_context, decision_thread, self._copies)
+        self._pending = PendingPods(self._copies)
         self._simulations = InFlightLimit(MAX_SIMULATIONS, "simulations")
         self._simulation_bodies = BodiesInFlight(MAX_SIMULATE_BYTES_IN_FLIGHT)
 
@@ -168,9 +168,10 @@ class DebugEndpoints:
 
     async def _simulate(self, body: bytes, is_yaml: bool) -> Response:
         """Simulate on a copy of the snapshot."""
-        answer = await self._simulations_running.run(
+        answer = await self._copies.run(
             lambda cluster, scheduler, history: simulate_request(cluster, scheduler, body, history, is_yaml=is_yaml),
             MAX_SIMULATION_MEMORY_BYTES,
+            "simulate fewer pods",
         )
         return response_of(answer)
 

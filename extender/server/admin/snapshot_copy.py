@@ -33,8 +33,11 @@ class SnapshotCopies:
         self._server_context, self._decision_thread = server_context, decision_thread
         self._running = asyncio.Lock()
 
-    async def run(self, work: Work, max_memory_bytes: int) -> bytes:
-        """Return the HTTP status in three digits, followed by the body (`response_of`); raises NotReady."""
+    async def run(self, work: Work, max_memory_bytes: int, remedy: str = "extender why has no time limit") -> bytes:
+        """Return the HTTP status in three digits, followed by the body (`response_of`); raises NotReady.
+
+        `remedy`: what to do if it takes too long.
+        """
 
         def start() -> ForkedWorker:
             inputs = self._server_context.simulation_inputs()
@@ -49,7 +52,7 @@ class SnapshotCopies:
         async with self._running:
             if fork_worker.IS_FORK_SUPPORTED:
                 worker = await self._decision_thread.run(start, ForkedWorker.abandon)
-                return await worker.result(SIMULATION_TIMEOUT_SECONDS)
+                return await worker.result(SIMULATION_TIMEOUT_SECONDS, remedy)
             return await run_in_threadpool(_answer, work, *await self._decision_thread.run(frozen_inputs))
 
 

@@ -59,15 +59,17 @@ export function createPending() {
     clearTimeout(timer);
     inFlight?.abort();
     const own = (inFlight = new AbortController());
+    let pause = REFRESH_MILLISECONDS;
     try {
       await ask(own.signal);
       if (own !== inFlight) return;
       update();
+      if (!latest.report) pause = WAIT_MILLISECONDS;
     } catch (error) {
       if (own !== inFlight || error.name === "AbortError") return;
-      replace(state, alert(error.message, latest?.report ? " What follows is the last result." : " The header says what the service waits for."));
+      replace(state, alert(error.message, latest?.report ? " What follows is the last result." : ""));
     }
-    if (isShown && !document.hidden) timer = setTimeout(refresh, latest?.report ? REFRESH_MILLISECONDS : WAIT_MILLISECONDS);
+    if (isShown && !document.hidden) timer = setTimeout(refresh, pause);
   }
 
   const isInUse = () => list.matches(":hover") || list.contains(document.activeElement);
@@ -99,7 +101,7 @@ export function createPending() {
     const groups = [...Map.groupBy(pods, (one) => one.cause)];
     const body = el("div");
     const more = slices(body, groups, ([cause, several]) => groupElement(cause, several, open), "causes", GROUPS);
-    replace(list, groups.length ? [body, more.line] : report.pods.length ? el("p", {}, "No pending pod matches.") : nothingPending(report));
+    replace(list, groups.length ? [body, more.line] : report.pods.length || report.omitted ? el("p", {}, "No pending pod matches.") : nothingPending(report));
   }
 
   document.addEventListener("visibilitychange", () => isShown && !document.hidden && refresh());

@@ -110,3 +110,21 @@ def test_a_response_that_is_not_json_shows_an_error(tabs):
     with broken(tabs, page, "**/decisions/preempt-1**", lambda route: route.fulfill(body="<h1>proxy</h1>")):
         page.goto(f"{tabs.served.url}#/decisions/preempt-1")
         expect(page.get_by_role("alert")).to_have_text("The service answered 200 with something that is not JSON.")
+
+
+def test_a_report_that_cannot_be_made_is_asked_for_less_often(tabs):
+    page, asked = tabs.open("#/decisions"), []
+
+    def fail(route):
+        asked.append(route.request.url)
+        route.fulfill(status=503, json={"Error": "no result within 60 s"})
+
+    page.clock.install()
+    with broken(tabs, page, "**/pending", fail):
+        page.get_by_role("link", name="Pending").click()
+        expect(page.locator("#pending-state")).to_have_text("no result within 60 s")
+        page.clock.run_for(9_000)
+        assert len(asked) == 1
+        page.clock.run_for(2_000)
+        assert len(asked) == 2
+    page.close()

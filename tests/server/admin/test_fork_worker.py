@@ -37,12 +37,12 @@ def is_gone(pid):
 
 
 async def test_it_answers():
-    assert await ForkedWorker.start(lambda: [b"42"], SECONDS).result(SECONDS) == b"42"
+    assert await ForkedWorker.start(lambda: [b"42"], SECONDS).result(SECONDS, "") == b"42"
 
 
 async def test_a_large_answer_is_whole():
     large = bytes(range(256)) * 40_000
-    assert await ForkedWorker.start(lambda: [large], SECONDS).result(SECONDS) == large
+    assert await ForkedWorker.start(lambda: [large], SECONDS).result(SECONDS, "") == large
 
 
 async def test_an_answer_is_passed_on_while_the_copy_is_still_at_work():
@@ -72,7 +72,7 @@ async def test_a_copy_waits_for_a_copy_of_its_own():
     def work():
         return [b"4", ForkedWorker.start(lambda: [b"2"], SECONDS).wait()]
 
-    assert await ForkedWorker.start(work, SECONDS).result(SECONDS) == b"42"
+    assert await ForkedWorker.start(work, SECONDS).result(SECONDS, "") == b"42"
 
 
 def test_whoever_waits_for_a_copy_that_fails_gets_an_error(capfd):
@@ -92,26 +92,26 @@ async def test_changes_of_the_child_do_not_reach_the_parent():
         held.append("changed")
         return [repr(held).encode()]
 
-    assert await ForkedWorker.start(change, SECONDS).result(SECONDS) == b"['before', 'changed']"
+    assert await ForkedWorker.start(change, SECONDS).result(SECONDS, "") == b"['before', 'changed']"
     assert held == ["before"]
 
 
 async def test_the_copy_is_gone_with_its_answer():
     copy = ForkedWorker.start(lambda: [b"42"], SECONDS)
-    await copy.result(SECONDS)
+    await copy.result(SECONDS, "")
     assert is_gone(copy.pid)
 
 
 async def test_a_copy_that_takes_too_long_is_stopped():
     copy = ForkedWorker.start(forever, SECONDS)
     with pytest.raises(SimulationTimeout, match=r"no result within 0.05 s: simulate fewer pods"):
-        await copy.result(0.05)
+        await copy.result(0.05, "simulate fewer pods")
     assert is_gone(copy.pid)
 
 
 async def test_a_copy_is_stopped_when_whoever_asked_has_gone():
     copy = ForkedWorker.start(forever, SECONDS)
-    asking = asyncio.create_task(copy.result(SECONDS))
+    asking = asyncio.create_task(copy.result(SECONDS, ""))
     await asyncio.sleep(0)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -130,7 +130,7 @@ def test_an_orphaned_child_exits_by_itself(monkeypatch):
 async def test_a_copy_that_fails_says_why_and_has_no_answer(capfd):
     copy = ForkedWorker.start(lambda: [b"%d" % (1 // 0)], SECONDS)
     with pytest.raises(RuntimeError, match="exited without a result"):
-        await copy.result(SECONDS)
+        await copy.result(SECONDS, "")
     assert is_gone(copy.pid)
     assert "ZeroDivisionError" in capfd.readouterr().err
 
@@ -146,7 +146,7 @@ async def test_the_copy_holds_no_connection_of_ours():
     assert client.recv(1) == b""
     client.close()
     with pytest.raises(SimulationTimeout):
-        await copy.result(0)
+        await copy.result(0, "")
 
 
 async def test_other_threads_and_their_locks_do_not_matter():
@@ -162,7 +162,7 @@ async def test_other_threads_and_their_locks_do_not_matter():
     thread.start()
     held.wait(SECONDS)
     try:
-        answer = await ForkedWorker.start(lambda: [b"%d" % threading.active_count()], SECONDS).result(SECONDS)
+        answer = await ForkedWorker.start(lambda: [b"%d" % threading.active_count()], SECONDS).result(SECONDS, "")
     finally:
         done.set()
         thread.join()
@@ -172,6 +172,6 @@ async def test_other_threads_and_their_locks_do_not_matter():
 async def test_nothing_meant_for_the_end_of_a_process_is_run(capfd):
     """Buffers of ours are ours to write."""
     sys.stdout.write("once")
-    assert await ForkedWorker.start(lambda: [b"42"], SECONDS).result(SECONDS) == b"42"
+    assert await ForkedWorker.start(lambda: [b"42"], SECONDS).result(SECONDS, "") == b"42"
     sys.stdout.flush()
     assert capfd.readouterr().out == "once"

@@ -1,11 +1,13 @@
 """GET /pending: the last report at once, made on a copy of the snapshot while clients ask."""
 
 import asyncio
+import os
 
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.server.admin import fork_worker, pending_list
+from extender.server.admin import fork_worker, pending_list, snapshot_copy
+from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.app import create_app
 from tests.builders import cluster, incoming, node, stored_cluster
 from tests.server.conftest import admin_client, configuration, error_of
@@ -105,3 +107,65 @@ async def test_a_report_that_is_too_large_is_not_kept(monkeypatch):
         while (answer := await people.get("/pending")).status_code == 200:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert "more than 0 MiB" in error_of(answer)
+
+
+async def test_a_backlog_that_takes_too_long_is_reported_as_far_as_it_was_evaluated(monkeypatch):
+    monkeypatch.setattr(pending_list, "MAX_EVALUATION_SECONDS", 0.0)
+    async with client(cache_with(WAITING)) as people:
+        found = await until(people, lambda answer: answer["report"])
+    assert (found["error"], found["report"]["pods"], found["report"]["omitted"]) == ("", [], 2)
+
+
+async def test_a_report_that_takes_too_long_all_the_same_names_the_command(monkeypatch):
+    monkeypatch.setattr(snapshot_copy, "SIMULATION_TIMEOUT_SECONDS", 0.0)
+    async with client(cache_with(WAITING)) as people, asyncio.timeout(30):
+        while (answer := await people.get("/pending")).status_code == 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        explained = await people.get("/why/default/large")
+    for one in (answer, explained):
+        assert (one.status_code, error_of(one)) == (503, "no result within 0 s: extender why has no time limit")
+
+
+async def test_an_unexpected_failure_is_logged_once_per_interval(monkeypatch, caplog):
+    def fork():
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(pending_list, "MIN_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(pending_list, "REST_PER_SECOND", 0.0)
+    async with client(cache_with(WAITING)) as people, asyncio.timeout(30):
+        while (answer := await people.get("/pending")).status_code == 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await people.get("/pending")
+    assert error_of(answer) == "the report could not be made: see the log of the service"
+    logged = [one.getMessage() for one in caplog.records if one.name == pending_list.__name__]
+    assert logged == ["the report of the pending pods could not be made: BlockingIOError('no more processes')"]
+
+
+async def test_answers_that_are_being_sent_are_limited(monkeypatch):
+    monkeypatch.setattr(pending_list, "MAX_RESPONSES", 0)
+    async with client(cache_with(WAITING)) as people:
+        answer = await people.get("/pending")
+    assert (answer.status_code, error_of(answer)[:31]) == (503, "0 requests for pending pods are")
+
+
+async def test_one_child_runs_at_a_time_whatever_it_was_asked(monkeypatch):
+    running, most, result = [], [], ForkedWorker.result
+
+    async def counted(worker, *limits):
+        running.append(worker)
+        most.append(len(running))
+        try:
+            return await result(worker, *limits)
+        finally:
+            running.remove(worker)
+
+    monkeypatch.setattr(ForkedWorker, "result", counted)
+    async with client(cache_with(WAITING)) as people:
+        await asyncio.gather(
+            people.get("/pending"),
+            people.get("/why/default/large"),
+            people.post("/simulate", json={"pods": [incoming("new")]}),
+        )
+        await until(people, lambda answer: answer["report"])
+    assert most == [1, 1, 1]
