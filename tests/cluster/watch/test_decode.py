@@ -318,11 +318,12 @@ def test_a_kubelet_that_says_the_same_at_another_time_says_nothing_new():
 
 def test_no_conditions_and_an_empty_list_are_not_mixed_up():
     decoder = Decoder("Pod")
+    kept: list[list[str] | None] = [[], None, [], None]
     found = [
         decoder.decode(json.dumps(full_pod(number, status={"conditions": conditions})).encode()).status.conditions
-        for number, conditions in enumerate(([], None, [], None))
+        for number, conditions in enumerate(kept)
     ]
-    assert found == [[], None, [], None]
+    assert found == kept
 
 
 @pytest.mark.parametrize("annotations", [None, {"example.com/note": "x"}], ids=["no annotations", "annotations"])
