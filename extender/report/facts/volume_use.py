@@ -9,6 +9,7 @@ import numpy as np
 from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins import node_volume_limits, volume_restrictions
 from extender.core.framework.plugins.shared.volume_limit_columns import VolumeLimitConstraint
+from extender.core.framework.plugins.volume_restrictions import MountedDisk
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.volume_index import storage
 from extender.k8s.objects import Pod
@@ -23,14 +24,20 @@ def volume_restriction_facts(evaluation: Evaluation) -> FactsOf:
     context, snapshot = evaluation.context, evaluation.context.snapshot
     problems, namespace, size = claim_facts(context), context.pod.metadata.namespace, len(snapshot.nodes)
     nominees = [(snapshot.node_row[one.status.nominated_node_name], one) for one in context.nominees]
+    # Disk or claim -> places in `nominees`. A pod may have thousands: each nominee is looked at once, not for each.
+    nominated_users = defaultdict[MountedDisk | str, list[int]](list)
+    for place, (_, one) in enumerate(nominees):
+        used_by_pod: set[MountedDisk | str] = {*volume_restrictions.disks_of(one), *named_claims(one)}
+        for used in used_by_pod:
+            nominated_users[used].append(place)
     found, pods = CollectedFacts(size), snapshot.pods
     # 1. Disks, on the nodes where other pods mount them.
     mounts = snapshot.index(volume_restrictions.DiskMountIndex).users
-    for disk in volume_restrictions.disks_of(context.pod):
+    for disk in dict.fromkeys(volume_restrictions.disks_of(context.pod)):
         conflicting = volume_restrictions.conflicting_mounts(disk)
         rows = sorted({row for mount in conflicting for row in mounts.get(mount, ())})
         users = [(int(snapshot.pod_node[row]), pods[row]) for row in rows]
-        users += [one for one in nominees if not set(conflicting).isdisjoint(volume_restrictions.disks_of(one[1]))]
+        users += [nominees[at] for at in sorted({at for mount in conflicting for at in nominated_users.get(mount, ())})]
         found.add(*_users_of_nodes(users, size, partial(_in_use, disk=" ".join(disk.identity))))
     # 2. ReadWriteOncePod claims, on all nodes if a running pod uses them.
     for name in sorted(volume_restrictions.exclusive_claims(context)):
@@ -42,7 +49,7 @@ def volume_restriction_facts(evaluation: Evaluation) -> FactsOf:
         if running:
             found.add(np.ones(size, np.bool_), fact(running))
         else:
-            found.add(*_users_of_nodes([one for one in nominees if name in named_claims(one[1])], size, fact))
+            found.add(*_users_of_nodes([nominees[at] for at in nominated_users.get(name, ())], size, fact))
     return lambda row: found(row) or problems
 
 

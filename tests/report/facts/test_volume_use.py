@@ -2,20 +2,27 @@
 
 import pytest
 
+from extender.core.evaluation import Evaluation
+from extender.core.profile import Profile
 from extender.report.facts.schema import InUseFact, MissingOnNodeFact, VolumeLimitFact
+from extender.report.facts.volume_use import volume_restriction_facts
 from extender.report.wording import describe_fact
 from tests.builders import (
     JSON,
+    built,
+    cluster,
     csi_node,
     incoming,
     node,
     pod,
     storage_class,
     thing,
+    typed,
     using_volumes,
     volume,
     volume_claim,
 )
+from tests.report.facts.cost import growth
 from tests.report.facts.volumes import diagnosed, facts_of
 
 DRIVER = "csi.example.com"
@@ -124,3 +131,22 @@ def test_a_nominated_pod_uses_the_volume_of_its_node(field):
     )
     name = {"claim": "default/data", "disk": "aws vol-1"}[field]
     assert facts_of(found)["n1"][0] == InUseFact(users=("default/nominee",), total=1, **{field: name})
+
+
+@pytest.mark.parametrize("uses", ["disks", "claims"])
+def test_the_cost_is_linear_in_the_volumes_of_the_pod_and_of_the_nominated_ones(uses):
+    def volumes(size):
+        names = [f"v{at}" for at in range(size)]
+        disks: JSON = {"volumes": [{"name": one, "awsElasticBlockStore": {"volumeID": one}} for one in names]}
+        return disks if uses == "disks" else using_volumes(*names)
+
+    def work_of(size):
+        there = {"phase": "Pending", "nominatedNodeName": "n1"}
+        nominees = [incoming(f"nominee-{at}", priority=5000, **volumes(size), status=there) for at in range(size)]
+        claims = [volume_claim(f"v{at}", modes=["ReadWriteOncePod"]) for at in range(size)]
+        here = built(cluster({node("n1"): []}, waiting=nominees, others=claims))
+        evaluation = Evaluation(here, typed(incoming(**volumes(size))), Profile())
+        assert evaluation.filter is not None, "the filters ran before"
+        return lambda: volume_restriction_facts(evaluation)(0)
+
+    assert growth(work_of, 20) < 5, "linear in the number of volumes of all pods, which is 4 times as large"
