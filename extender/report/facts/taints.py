@@ -1,6 +1,11 @@
 """Facts about taints (TaintToleration)."""
 
+from collections import defaultdict
+from functools import cache
+from itertools import chain
+
 from extender.core.evaluation import Evaluation
+from extender.k8s.objects import Taint, Toleration
 from extender.k8s.selectors import HARD_EFFECTS, tolerates
 from extender.report.facts.schema import FactsOf, TaintFact
 
@@ -8,13 +13,22 @@ from extender.report.facts.schema import FactsOf, TaintFact
 def taint_facts(evaluation: Evaluation) -> FactsOf:
     """Name every taint that the pod does not tolerate; kube-scheduler's reason names the first one, or none."""
     context, taints = evaluation.context, evaluation.context.snapshot.taints
-    tolerations, compares = context.pod.spec.tolerations or (), context.features.taint_toleration_comparison_operators
-    facts = [
-        [
+    compares = context.features.taint_toleration_comparison_operators
+    # A pod may have thousands of tolerations: only those of the taint's key, or of any key, are compared with it.
+    tolerations = defaultdict[str, dict[Toleration, None]](dict)
+    for one in context.pod.spec.tolerations or ():
+        tolerations[one.key][one] = None
+
+    def is_tolerated(taint: Taint) -> bool:
+        found = chain(tolerations.get("", ()), tolerations.get(taint.key, ()))
+        return any(tolerates(one, taint, compares=compares) for one in found)
+
+    @cache
+    def of_list(code: int) -> list[TaintFact]:
+        return [
             TaintFact(key=taint.key, value=taint.value, effect=taint.effect)
-            for taint in listed
-            if taint.effect in HARD_EFFECTS and not any(tolerates(one, taint, compares=compares) for one in tolerations)
+            for taint in taints.values[code]
+            if taint.effect in HARD_EFFECTS and not is_tolerated(taint)
         ]
-        for listed in taints.values
-    ]
-    return lambda row: facts[taints.codes[row]]
+
+    return lambda row: of_list(int(taints.codes[row]))

@@ -1,7 +1,11 @@
 """Facts about taints: every one that the pod does not tolerate, per node and counted over the nodes."""
 
+from extender.core.evaluation import Evaluation
+from extender.core.profile import Profile
 from extender.report.facts.schema import FactCount, TaintFact
-from tests.builders import incoming, node
+from extender.report.facts.taints import taint_facts
+from tests.builders import built, cluster, incoming, node, typed
+from tests.report.facts.cost import growth
 from tests.report.facts.diagnosed import diagnosed
 
 GPU = {"key": "gpu", "value": "true", "effect": "NoSchedule"}
@@ -39,3 +43,25 @@ def test_a_tolerated_taint_is_no_fact():
 
 def test_a_node_on_which_the_pod_fits_has_no_facts():
     assert [one.facts for one in diagnosed([node("a", taints=[SLOW])]).nodes] == [[]]
+
+
+def test_the_cost_is_linear_in_the_taints_and_tolerations():
+    def work_of(size):
+        taints = [{"key": f"t{at}", "effect": "NoSchedule"} for at in range(size)]
+        tolerations = [{"key": f"other{at}", "operator": "Exists"} for at in range(size)]
+        snapshot = built(cluster({node("a", taints=taints): []}))
+        evaluation = Evaluation(snapshot, typed(incoming(tolerations=tolerations)), Profile())
+        assert evaluation.filter is not None, "the filters ran before"
+        return lambda: taint_facts(evaluation)(0)
+
+    assert growth(work_of, 100) < 2.5
+
+
+def test_only_the_taints_of_nodes_that_are_asked_for_are_compared():
+    def work_of(size):
+        nodes = [node(f"n{at:03}", taints=[{"key": f"t{at}", "effect": "NoSchedule"}]) for at in range(size)]
+        evaluation = Evaluation(built(cluster(dict.fromkeys(nodes, ()))), typed(incoming()), Profile())
+        assert evaluation.filter is not None, "the filters ran before"
+        return lambda: taint_facts(evaluation)(0)
+
+    assert growth(work_of, 100) < 1.1
