@@ -1,15 +1,18 @@
 """Collect facts of one plugin about many nodes, a limited number of each node."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+from typing import TypeVar
 
 import numpy as np
 
 from extender.core.snapshot.arrays import BoolArray
 from extender.report.facts.schema import AnyFact, MoreFact
 
+T = TypeVar("T")
+
 MAX_COLLECTED = 6
-"""Maximum number of facts about one node, however many claims the pod has; the others are counted."""
+"""Maximum number of facts about one node, however many claims or terms the pod has; the others are counted."""
 
 
 class CollectedFacts:
@@ -19,7 +22,7 @@ class CollectedFacts:
         self._facts: list[list[AnyFact]] = [[] for _ in range(size)]
         self._added = np.zeros(size, np.int64)
         """[node]: number of facts that were added."""
-        self._more = cache(lambda count: MoreFact(count=count))  # equal facts are one object, as others of this class
+        self._counts_all = True
 
     def add(self, nodes: BoolArray, fact: AnyFact | Callable[[int], AnyFact]) -> None:
         """Add a fact about each of these nodes: the same, or node row -> fact."""
@@ -28,8 +31,27 @@ class CollectedFacts:
         self._added += nodes
 
     def __call__(self, row: int) -> Sequence[AnyFact]:
-        left_out = int(self._added[row]) - MAX_COLLECTED
-        return self._facts[row] if left_out <= 0 else [*self._facts[row], self._more(left_out)]
+        return limited(self._facts[row], int(self._added[row]), counts_all=self._counts_all)
+
+    def until_full(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items, each of which may add facts, until every node has more than are listed; count no others."""
+        for one in items:
+            if (self._added > MAX_COLLECTED).all():
+                self._counts_all = False
+                return
+            yield one
+
+
+def limited(facts: Sequence[AnyFact], total: int, *, counts_all: bool = True) -> Sequence[AnyFact]:
+    """Return the first facts of `total` about a node, and how many there are besides, if they were counted."""
+    left_out = total - MAX_COLLECTED
+    return facts if left_out <= 0 else [*facts[:MAX_COLLECTED], _more(left_out if counts_all else 0)]
+
+
+@lru_cache(maxsize=1000)
+def _more(count: int) -> MoreFact:
+    """Return the fact; equal ones are one object, as all facts of many nodes are."""
+    return MoreFact(count=count)
 
 
 def lazily(make: Callable[[], Callable[[int], AnyFact]]) -> Callable[[int], AnyFact]:

@@ -15,7 +15,7 @@ from extender.core.framework.plugins.shared.volume_matching import (
     selector_of,
 )
 from extender.core.framework.scheduling_context import SchedulingContext
-from extender.core.snapshot.arrays import BoolArray
+from extender.core.snapshot.arrays import BoolArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import is_migrated, storage
 from extender.k8s.selectors import Requirement, compile_node_selector
@@ -105,17 +105,18 @@ def volume_binding_facts(evaluation: Evaluation) -> FactsOf:
     found = CollectedFacts(len(snapshot.nodes))
     # 1. Bound claims, each by itself: several volumes may be out of reach. Up to v1.31, the host names of local volumes
     #    leave nodes out, too.
-    left = volume_binding.nodes_of_host_names(context, claims.bound)
     for claim in claims.bound:
         conflict = volume_binding.check_bound(snapshot, (claim,)) == volume_binding.NODE_CONFLICT
+        left = volume_binding.nodes_of_host_names(context, (claim,))
         if left is not None:
-            conflict |= np.fromiter((name not in left for name in snapshot.node_names), np.bool_, len(conflict))
+            rows = np.array([snapshot.node_row[name] for name in left if name in snapshot.node_row], np.int64)
+            conflict |= ~mask_of(rows, len(conflict))
         volume = storage(snapshot).volume(claim.spec.volume_name)
         if volume is not None:
             for counts, affinity in _affinities(snapshot, volume):
                 found.add(conflict & counts, lazily(partial(_volume_topology, snapshot, claim, volume, affinity)))
-    # 2. Unbound claims.
-    for claim, bits in volume_binding.unbound_problems(snapshot, claims.unbound):
+    # 2. Unbound claims, each of which is compared with the volumes of its class.
+    for claim, bits in found.until_full(volume_binding.unbound_problems(snapshot, claims.unbound)):
         for problem, fact_of in (
             (volume_binding.NOT_ENOUGH_SPACE, _storage_capacity),
             (volume_binding.BIND_CONFLICT, _no_volume),

@@ -32,6 +32,7 @@ from tests.report.facts.volumes import diagnosed, facts_of
 Nodes = dict[NodeObject, list[JSON]]
 ZONE = "topology.kubernetes.io/zone"
 A, B = {ZONE: "a"}, {ZONE: "b"}
+A_ZONE = {ZONE: ["a"]}
 LAZY, LOCAL = storage_class(), storage_class("local", "kubernetes.io/no-provisioner")
 
 
@@ -292,3 +293,22 @@ def test_the_published_capacity_stands_beside_what_is_requested():
         "csi.example.com publishes no capacity for claim default/data of class lazy, which needs 20Gi",
     ]
     assert "(csi.example.com has 10Gi of 20Gi for claim default/data of class lazy)" in found.why
+
+
+@pytest.mark.parametrize("version", ["1.31.1", "1.37"])
+def test_only_the_volume_with_another_host_name_is_named(version):
+    bound = [
+        *(volume_claim("local", volume="local"), volume("local", on={"kubernetes.io/hostname": ["n1"]}, claim="local")),
+        *(volume_claim("zonal", volume="zonal"), volume("zonal", on=A_ZONE, claim="zonal")),
+    ]
+    nodes: Nodes = {node("n1", labels=A, cpu="0"): [], node("n2", labels=A): []}
+    found = diagnosed(nodes, incoming(**using_volumes("local", "zonal")), *bound, LAZY, version=version)
+    assert [one.volume for one in facts_of(found)["n2"]] == ["local"]
+
+
+def test_claims_beyond_those_that_are_named_are_not_compared_with_volumes():
+    names = [f"d{number:02}" for number in range(20)]
+    claims = [volume_claim(name, storage_class="local") for name in names]
+    facts, _ = one_node(*claims, LOCAL, claims=names)
+    assert [one.claim for one in facts[:-1]] == [f"default/{one}" for one in names[:6]]
+    assert (facts[-1], describe_fact(facts[-1])) == (MoreFact(count=0), "and more")
