@@ -310,7 +310,7 @@ def brief_fact(fact: AnyFact) -> str:
     """Return what rejects one node, in a few words."""
     match fact:
         case facts.MoreFact(count=count):
-            return f"and {more(count)}"
+            return f"and {more(count)}" if count else "and more"
         case facts.PodAffinityFact():
             return _pod_affinity(fact)
         case facts.SpreadFact():
@@ -483,9 +483,9 @@ def _amounts(resource: str, *exact: str) -> list[str]:
 
 
 def _pod_affinity(fact: facts.PodAffinityFact) -> str:
-    where = (
-        f"{fact.topology_key}={fact.domain}" if fact.domain is not None else f"the node, without {fact.topology_key}"
-    )
+    if fact.missing_label:
+        return f"no label {fact.topology_key}"
+    where = f"{fact.topology_key}={fact.domain}"
     term = f"{fact.selector or 'one of many terms'}" + (f" in namespaces {fact.namespaces}" if fact.namespaces else "")
     pods = join_names(fact.pods, len(fact.pods), fact.count)
     match fact.rule:
@@ -494,7 +494,7 @@ def _pod_affinity(fact: facts.PodAffinityFact) -> str:
         case "existingAntiAffinity":
             return f"anti-affinity of {pods} to {term} in {where}"
     if not fact.count:
-        return f"affinity to {term}, which no pod matches, in {where}"
+        return f"affinity to {term}, which no pod on a node with {fact.topology_key} matches, in {where}"
     domains = [f"{one.domain}: {one.pods}" for one in fact.domains]
     return f"affinity to {term}, which no pod in {where} matches, but {', '.join(domains)}"
 

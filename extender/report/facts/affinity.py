@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.snapshot.arrays import IntArray, PodAmounts
 from extender.k8s.affinity import AffinityTerm
 from extender.k8s.selectors import SelectorError
+from extender.report.facts.collected import MAX_COLLECTED, limited
 from extender.report.facts.schema import MAX_LISTED, MAX_PODS, AnyFact, DomainCount, FactsOf, PodAffinityFact
 from extender.utilities.text import join_names
 
@@ -71,10 +73,11 @@ def _exclusions(
 
     columns = {key: snapshot.label(key) for key in pods_of}
 
-    # 2. The facts of a domain.
+    # 2. The facts of a domain, and their number: a pod may have thousands of terms.
     @cache
-    def of_domain(key: str, code: int) -> list[PodAffinityFact]:
-        return [
+    def of_domain(key: str, code: int) -> tuple[list[PodAffinityFact], int]:
+        groups = pods_of[key].get(code, {})
+        first = [
             PodAffinityFact(
                 rule=rule,
                 topology_key=key,
@@ -84,10 +87,15 @@ def _exclusions(
                 pods=tuple([snapshot.pods[pod].key for pod in pods[:MAX_PODS]]),
                 count=len(pods),
             )
-            for (selector, namespaces), pods in pods_of[key].get(code, {}).items()
+            for (selector, namespaces), pods in islice(groups.items(), MAX_COLLECTED)
         ]
+        return first, len(groups)
 
-    return lambda row: [fact for key, column in columns.items() for fact in of_domain(key, int(column.codes[row]))]
+    def facts(row: int) -> Sequence[AnyFact]:
+        domains = [of_domain(key, int(column.codes[row])) for key, column in columns.items()]
+        return limited([fact for first, _ in domains for fact in first], sum(total for _, total in domains))
+
+    return facts
 
 
 def _attractions(evaluation: Evaluation) -> FactsOf:
@@ -100,35 +108,49 @@ def _attractions(evaluation: Evaluation) -> FactsOf:
     except SelectorError:  # the reason says which selector
         return lambda _row: ()
     keys = list(dict.fromkeys(term.topology_key for term in terms))
-    selectors = list(dict.fromkeys(str(term.pods.selector) for term in terms[: MAX_LISTED + 1]))
+    selectors = list(dict.fromkeys(str(term.pods.selector) for term in terms))
     namespaces = dict.fromkeys(_namespaces(term, own) for term in terms[:MAX_LISTED])
-    # 2. Matching pods per domain; without the constraint, a topology key is one that no node has.
+    common = PodAffinityFact(
+        rule="affinity",
+        topology_key="",
+        selector=join_names(selectors, MAX_LISTED),
+        namespaces=join_names([one for one in namespaces if one], MAX_LISTED),
+    )
+    # 2. Without the constraint, a topology key is one that no node has: all nodes have the same facts.
     check = next((one for one in run.checks if isinstance(one, AffinityConstraint)), None)
-    facts = []
+    if check is None:
+        missing = [key for key in keys if key not in snapshot.node_label_keys]
+        unlabelled = [replace(common, topology_key=key) for key in missing[:MAX_COLLECTED]]
+        everywhere = limited(unlabelled, len(missing))
+        return lambda _row: everywhere
+    # 3. Matching pods per domain.
+    found = []
     for place, key in enumerate(keys):
-        column, codes = snapshot.label(key), np.empty(0, np.int32)
-        if check is not None:
-            matching = check.ranked_demand.columns[place]
-            assert isinstance(matching, PodAmounts)
-            codes = column.codes[matching.nodes]
-        elif key in snapshot.node_label_keys:
-            continue
+        column, matching = snapshot.label(key), check.ranked_demand.columns[place]
+        assert isinstance(matching, PodAmounts)
+        codes = column.codes[matching.nodes]
         counts = np.bincount(codes, minlength=len(column.values))
         most = np.argsort(-counts, kind="stable")[:MAX_LISTED].tolist()
-        fact = PodAffinityFact(
-            rule="affinity",
-            topology_key=key,
-            selector=join_names(selectors, MAX_LISTED, len(selectors) + max(0, len(terms) - MAX_LISTED - 1)),
-            namespaces=join_names([one for one in namespaces if one], MAX_LISTED),
-            count=len(codes),
-            domains=tuple(DomainCount(domain=column.values[one], pods=int(counts[one])) for one in most if counts[one]),
-        )
-        facts.append((column, counts, fact))
-    return lambda row: [
-        replace(fact, domain=column.values[column.codes[row]])
-        for column, counts, fact in facts
-        if not counts[column.codes[row]]
-    ]
+        domains = tuple(DomainCount(domain=column.values[one], pods=int(counts[one])) for one in most if counts[one])
+        found.append((column, counts, replace(common, topology_key=key, count=len(codes), domains=domains)))
+    # The first pod of a series needs no match, only the labels.
+    needs_match = not check.matches_itself or any(fact.count for _, _, fact in found)
+
+    @cache
+    def of_domain(place: int, code: int) -> PodAffinityFact:
+        column, _, fact = found[place]
+        of_node: PodAffinityFact = replace(fact, domain=column.values[code])
+        return of_node
+
+    def facts(row: int) -> Sequence[AnyFact]:
+        failing = [
+            (place, int(column.codes[row]))
+            for place, (column, counts, _) in enumerate(found)
+            if not counts[column.codes[row]] and (needs_match or not column.present[row])
+        ]
+        return limited([of_domain(*one) for one in failing[:MAX_COLLECTED]], len(failing))
+
+    return facts
 
 
 def _namespaces(term: AffinityTerm, own: str) -> str:

@@ -36,6 +36,7 @@ class MoreFact(FactStruct, frozen=True, kw_only=True):
     """Further facts about the node, which are not listed."""
 
     count: int
+    """0: there are some, but they were not counted."""
 
 
 class TaintFact(FactStruct, frozen=True, kw_only=True):
@@ -166,7 +167,7 @@ class DomainCount(msgspec.Struct, rename="camel", omit_defaults=True, frozen=Tru
 class PodAffinityFact(FactStruct, frozen=True, kw_only=True):
     """A term of pod affinity or anti-affinity that the node does not meet (InterPodAffinity)."""
 
-    cause = ("rule", "topology_key", "selector", "namespaces")
+    cause = ("rule", "topology_key", "selector", "namespaces", "missing_label")
 
     rule: Literal["affinity", "antiAffinity", "existingAntiAffinity"]
     """The pod's own affinity or anti-affinity, or the anti-affinity of existing `pods` to it."""
@@ -183,6 +184,11 @@ class PodAffinityFact(FactStruct, frozen=True, kw_only=True):
     """Number of these pods; of an affinity, that of matching pods in all domains."""
     domains: tuple[DomainCount, ...] = ()
     """The domains with the most matching pods; only of an affinity."""
+
+    @property
+    def missing_label(self) -> bool:
+        """Whether the node does not have the topology key, whatever pods match."""
+        return self.domain is None
 
 
 class SpreadFact(FactStruct, frozen=True, kw_only=True):

@@ -1,7 +1,12 @@
 """Facts about pod affinity and anti-affinity: the term, the domain, and the pods."""
 
-from extender.report.facts.schema import DomainCount, PodAffinityFact
-from tests.builders import incoming, namespace, node, pod
+import pytest
+
+from extender.core.evaluation import Evaluation
+from extender.core.profile import Profile
+from extender.report.facts.affinity import pod_affinity_facts
+from extender.report.facts.schema import DomainCount, MoreFact, PodAffinityFact
+from tests.builders import built, cluster, incoming, namespace, node, pod, typed
 from tests.report.facts.diagnosed import causes, diagnosed, facts_on, words_on
 
 ZONE = "topology.kubernetes.io/zone"
@@ -72,8 +77,24 @@ def test_a_namespace_selector_is_part_of_the_term():
 
 def test_affinity_to_no_pod_at_all_is_told():
     found = diagnosed([zoned("a", "z1"), node("b")], incoming(affinity=attracted(term("db", ZONE))))
-    assert words_on(found, "a") == [f"affinity to app=db, which no pod matches, in {ZONE}=z1"]
-    assert words_on(found, "b") == [f"affinity to app=db, which no pod matches, in the node, without {ZONE}"]
+    assert words_on(found, "a") == [f"affinity to app=db, which no pod on a node with {ZONE} matches, in {ZONE}=z1"]
+    assert words_on(found, "b") == [f"no label {ZONE}"]
+
+
+def test_nodes_without_the_label_are_counted_apart():
+    nodes = [zoned("a", "z1"), zoned("b", "z2"), node("c"), node("d")]
+    found = diagnosed(nodes, incoming(affinity=attracted(term("db", ZONE))))
+    counts = {one.fact.missing_label: one.nodes for one in causes(found, "InterPodAffinity")}
+    assert counts == {False: 2, True: 2}
+
+
+def test_the_first_pod_of_a_series_lacks_only_the_label():
+    terms = attracted(term("web", ZONE), term("web"))
+    found = diagnosed([node("a")], incoming(labels={"app": "web"}, affinity=terms))
+    assert words_on(found, "a") == [f"no label {ZONE}"]
+    labelled = {node("a"): [], zoned("b", "z1"): [pod("x", cpu="4")]}
+    found = diagnosed(labelled, incoming(labels={"app": "web"}, affinity=terms))
+    assert words_on(found, "a") == [f"no label {ZONE}"]
 
 
 def test_affinity_names_the_domains_that_have_a_match():
@@ -89,12 +110,14 @@ def test_of_several_affinity_terms_all_have_to_match_one_pod():
     nodes = {zoned("a", "z1"): [pod("db", labels={"app": "db"})]}
     wanted = [term("db"), {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"tier": "gold"}}}]
     found = diagnosed(nodes, incoming(affinity=attracted(*wanted)))
-    assert words_on(found, "a") == [f"affinity to app=db, tier=gold, which no pod matches, in {HOSTNAME}=a"]
+    assert words_on(found, "a") == [
+        f"affinity to app=db, tier=gold, which no pod on a node with {HOSTNAME} matches, in {HOSTNAME}=a"
+    ]
 
 
 def test_a_topology_key_that_no_node_has_is_told():
     found = diagnosed([node("a")], incoming(affinity=attracted(term("db", "rack"))))
-    assert words_on(found, "a") == ["affinity to app=db, which no pod matches, in the node, without rack"]
+    assert words_on(found, "a") == ["no label rack"]
 
 
 def test_terms_too_many_to_be_matched_one_by_one_are_named_by_domain():
@@ -103,6 +126,27 @@ def test_terms_too_many_to_be_matched_one_by_one_are_named_by_domain():
     assert words_on(found, "a") == [f"anti-affinity to one of many terms: default/x in {HOSTNAME}=a"]
     found = diagnosed({node("a"): []}, incoming(affinity=attracted(*[term(f"web-{one}") for one in range(100)])))
     assert facts_on(found, "a")[0].selector == "app=web-0, app=web-1, app=web-2, app=web-3, app=web-4 and 95 more"
+
+
+def test_terms_of_one_selector_are_one_selector():
+    wanted = [term("db", f"rack-{one}") for one in range(7)]
+    found = diagnosed(
+        [node("a", labels={f"rack-{one}": "r" for one in range(7)})], incoming(affinity=attracted(*wanted))
+    )
+    assert facts_on(found, "a")[0].selector == "app=db"
+    assert facts_on(found, "a")[-1] == MoreFact(count=1)
+
+
+@pytest.mark.parametrize("kind", ["affinity", "existingAntiAffinity"])
+def test_the_facts_of_a_node_are_limited_however_many_terms_there_are(kind):
+    running, wanted = [], attracted(*[term("db", f"rack-{one}") for one in range(100)])
+    if kind == "existingAntiAffinity":
+        terms = [term("incoming", namespaces=["default", f"x{one}"]) for one in range(100)]
+        running, wanted = [pod(f"p{at}", affinity=repelled(one), cpu="0") for at, one in enumerate(terms)], {}
+    here = built(cluster({node("a"): running}))
+    evaluation = Evaluation(here, typed(incoming(affinity=wanted)), Profile())
+    facts = pod_affinity_facts(evaluation)(0)
+    assert (len(facts), facts[-1]) == (7, MoreFact(count=94))
 
 
 def test_a_nominated_pod_excludes_too():
