@@ -282,6 +282,8 @@ def describe_cause(found: FactCount, *, in_full: bool = False) -> str:
             phrase = f"requests {requested} {fact.resource}, most free: {free} on {found.node}"
         case facts.VolumeTopologyFact():
             phrase = _volume_fact(fact)
+        case facts.ResourceFact(most_free_node="") if fact.resource != "pods":
+            pass  # no node has the resource, whichever is looked at
         case facts.ResourceFact() | facts.PortFact() | facts.PodAffinityFact() | facts.NominatedFact():
             phrase += "" if isinstance(fact, facts.PodAffinityFact) else f" on {found.node}"
             phrase += f", likewise on {more(found.nodes - 1, 'node')}" if found.nodes > 1 else ""
