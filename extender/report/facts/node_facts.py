@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins import (
     PREFILTERS,
@@ -22,6 +24,7 @@ from extender.core.framework.plugins import (
     node_resources,
     node_unschedulable,
     node_volume_limits,
+    plugins_missing_permissions,
     pod_topology_spread,
     taint_toleration,
     volume_binding,
@@ -98,7 +101,14 @@ def facts_of_nodes(evaluation: Evaluation) -> Callable[[int, str], Sequence[AnyF
     # agree on no node, the run does not say which ones.
     naming = sorted(run.prefilter_plugins)
     if run.prefilter_status is not None and not run.prefilter_status.plugin:
-        naming = [name for name in PREFILTERS if PREFILTERS[name](evaluation.context).node_names is not None]
+        skipped = plugins_missing_permissions(evaluation.context, "filter")
+        naming = [
+            name
+            for name in evaluation.context.profile.prefilter_plugins
+            if name in PREFILTERS
+            and name not in skipped
+            and PREFILTERS[name](evaluation.context).node_names is not None
+        ]
 
     def facts(row: int, plugin: str) -> Sequence[AnyFact]:
         found: list[AnyFact] = []
@@ -120,14 +130,17 @@ def _nominated_facts(evaluation: Evaluation) -> dict[int, list[NominatedFact]]:
     by_row: dict[int, list[str]] = {}
     for pod in nominees:
         by_row.setdefault(evaluation.context.snapshot.node_row[pod.status.nominated_node_name], []).append(pod.key)
-    found = {}
-    for row, names in by_row.items():
-        index, is_beside_nominated = int(run.rejected_by[row]) // 2, run.rejected_by[row] % 2 == 0
-        if run.rejected_by[row] >= 0 and is_beside_nominated and run.checks[index].nominated_demand is not None:
-            check = run.checks[index]
-            if check.codes(run.headrooms[1][index])[row] == Code.SUCCESS:
-                found[row] = [NominatedFact(pods=tuple(names[:MAX_PODS]), count=len(names))]
-    return found
+    if not by_row:
+        return {}
+    # The first check to reject the node may not be the only one.
+    fits_alone = np.logical_and.reduce(
+        [check.codes(alone) == Code.SUCCESS for check, alone in zip(run.checks, run.headrooms[1], strict=True)]
+    )
+    return {
+        row: [NominatedFact(pods=tuple(names[:MAX_PODS]), count=len(names))]
+        for row, names in by_row.items()
+        if run.rejected_by[row] >= 0 and fits_alone[row]
+    }
 
 
 def facts_about(reason: str, facts: Iterable[AnyFact]) -> list[AnyFact]:

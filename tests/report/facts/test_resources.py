@@ -89,6 +89,11 @@ def test_resources_that_no_node_has_are_all_named():
     ]
 
 
+def test_a_resource_that_no_node_has_is_told_of_no_node_in_particular():
+    found = diagnosed([node("a"), node("b")], incoming(requests={"example.com/gpu": "1"}))
+    assert "2 with too little example.com/gpu (requests 1 example.com/gpu, which no node has);" in found.why
+
+
 def test_nominated_pods_take_the_room():
     nominee = incoming("next", cpu="3", priority=5000, status={"nominatedNodeName": "a"})
     found = diagnosed([node("a")], incoming(cpu="2"), others=[nominee])
@@ -97,6 +102,15 @@ def test_nominated_pods_take_the_room():
     assert nominated == NominatedFact(pods=("default/next",), count=1)
     found = diagnosed([node("a")], incoming(cpu="5"), others=[nominee])
     assert len(facts_on(found, "a")) == 1, "it would not fit without the nominated pod either"
+
+
+def test_nominated_pods_are_no_cause_where_another_check_rejects_the_pod_anyway():
+    nominee = incoming("next", cpu="3", priority=5000, status={"nominatedNodeName": "a"})
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    nodes = {node("a"): [pod("web", cpu="0", labels={"app": "web"})]}
+    (fact,) = facts_on(diagnosed(nodes, incoming(cpu="2", affinity=alone), others=[nominee]), "a")
+    assert isinstance(fact, ResourceFact)
 
 
 def resizing(reason, name="grower", **resources):

@@ -9,6 +9,7 @@ from extender.report.facts.schema import (
     FactCount,
     MoreFact,
     NodeLabel,
+    NodeRequirementFact,
     SelectedNodeFact,
     StorageCapacityFact,
     VolumeMatchFact,
@@ -312,3 +313,17 @@ def test_claims_beyond_those_that_are_named_are_not_compared_with_volumes():
     facts, _ = one_node(*claims, LOCAL, claims=names)
     assert [one.claim for one in facts[:-1]] == [f"default/{one}" for one in names[:6]]
     assert (facts[-1], describe_fact(facts[-1])) == (MoreFact(count=0), "and more")
+
+
+@pytest.mark.parametrize("disabled", ["", "NodeAffinity"])
+def test_plugins_that_are_disabled_do_not_leave_nodes_out(disabled):
+    hosts = {"a": "n1", "b": "n2"}
+    claims = [volume_claim(name, volume=name) for name in hosts]
+    bound = [volume(name, on={"kubernetes.io/hostname": [host]}, claim=name) for name, host in hosts.items()]
+    field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [field]}}}
+    waiting = incoming(affinity=affinity, **using_volumes(*hosts))
+    nodes: Nodes = {node("n1"): [], node("n2"): [], node("n3"): []}
+    found = diagnosed(nodes, waiting, *claims, *bound, LAZY, version="1.31.1", disabled=disabled)
+    kinds = {type(one) for one in facts_of(found)["n3"]}
+    assert kinds == {VolumeTopologyFact} | (set() if disabled else {NodeRequirementFact})
