@@ -164,6 +164,9 @@ class Decoder:
             raise ValueError("metadata.name is missing")
         if isinstance(found, Pod) and not found.metadata.uid:
             raise ValueError("metadata.uid is missing")
+        if isinstance(found, Pod) and found.status.message and found.status.phase != "Failed":
+            # Only `why` shows a message, and only why a pod has failed.
+            found = replace(found, status=replace(found.status, message=""))
         return _strip_annotations(self._kind, found, self._extra_annotations) if found.metadata.annotations else found
 
     def _intern_metadata(self, found: ObjectMeta, has_generation: bool) -> ObjectMeta:
@@ -227,9 +230,11 @@ class Decoder:
         )
 
     def _intern_status(self, found: Pod) -> PodStatus:
-        # Pods of a template share everything except start time, nominated node, conditions and generated claims.
+        # Pods of a template share everything except message, start time, nominated node, conditions and generated
+        # claims.
         status = replace(
             found.status,
+            message="",
             start_time=None,
             nominated_node_name="",
             conditions=None,
@@ -242,6 +247,7 @@ class Decoder:
         start_time(found)  # ValueError if it is invalid
         return replace(
             self._pools["statuses"].get(key, status),
+            message=found.status.message,
             start_time=found.status.start_time and self._pools["times"].text(found.status.start_time),
             nominated_node_name=self._pools["parts"].text(found.status.nominated_node_name),
             conditions=self._kept_conditions(found),

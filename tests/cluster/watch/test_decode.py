@@ -334,6 +334,21 @@ def test_the_message_of_a_failed_pod_is_kept_whatever_its_annotations(annotation
     assert (status.reason, status.message) == ("OutOfcpu", "Pod was rejected")
 
 
+def test_only_a_failed_pod_keeps_its_message():
+    assert decoded(full_pod(status={"phase": "Running", "message": "x" * 1000})).status.message == ""
+
+
+def test_failed_pods_share_all_but_their_messages():
+    decoder, main = Decoder("Pod"), [{"name": "main", "allocatedResources": {"cpu": "1"}}]
+    one, other = (
+        decoder.decode(json.dumps(full_pod(number, status=status | {"message": f"of pod {number}"})).encode()).status
+        for number in (1, 2)
+        for status in [{"phase": "Failed", "reason": "Evicted", "containerStatuses": main}]
+    )
+    assert one.container_statuses is other.container_statuses
+    assert (one.message, other.message) == ("of pod 1", "of pod 2")
+
+
 def test_what_is_written_alike_but_means_something_else_is_not_mixed_up():
     decoder = Decoder("Pod")
     alike = [{"name": "a"}]
