@@ -4,7 +4,7 @@ Rule: a reason is a fact about one device and one request; combinations of devic
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from extender.core.devices.structured.constraints import find_attribute
 from extender.core.devices.structured.counters import Counters
 from extender.core.devices.structured.pools import DeviceID, NodeSelectorError, Pool, PoolDevice, is_for_node
 from extender.core.devices.structured.taints import prevents_allocation
+from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import (
     DeviceAttribute,
@@ -51,6 +52,8 @@ MAX_EXPRESSION_CHARACTERS = 1000
 
 _STEPS_PER_DEVICE = 10
 """Steps of the work budget that one device costs for one request, besides the steps of selectors."""
+
+_IS_FALSE = "is false"
 
 IN_USE = "in use by "
 """Prefix of a reason; a summary counts all devices in use together, whichever claims use them."""
@@ -117,8 +120,12 @@ class DeviceReasons:
         self._candidates: dict[tuple[str, str], list[_Candidate]] = {}
         """(claim, request) -> the devices that the budget was enough to check."""
         self._selectors: dict[str, Selector] = {}
-        self.users = _users(snapshot.objects.resource_claims.values())
         self._pools = pools
+
+    @property
+    def users(self) -> dict[DeviceID, list[ResourceClaim]]:
+        """Device -> claims that use it, sorted by name."""
+        return users_of_devices(self._snapshot)
 
     def on_node(self, row: int, pools: Sequence[Pool]) -> "DeviceReasons":
         """Return the reasons for another node, which share the selectors, the users and the budget."""
@@ -159,6 +166,9 @@ class DeviceReasons:
         """Count the devices of the node for a request by what rejects them."""
         found, asks = self._candidates_of(claim, request), request.asks
         causes = Counter(one.cause for one in found)
+        # A device of a pool that cannot be used, one without room, one for which a selector fails … has no count.
+        others = Counter(one.why for one in found if one.why and not one.cause)
+        others.update(why for pool in self._pools if not pool.devices and (why := _why_unusable(pool)))
         devices = sum(len(pool.devices) for pool in self._pools)
         return DeviceRequestFact(
             claim=str(claim),
@@ -170,6 +180,7 @@ class DeviceReasons:
             free=sum(not one.why for one in found),
             allocated=causes["allocated"],
             tainted=causes["tainted"],
+            problem=others.most_common(1)[0][0] if others else "",
             selectors=tuple(
                 FailedSelector(of=cause[0], expression=cut_off(cause[1], MAX_EXPRESSION_CHARACTERS), failed=failed)
                 for cause, failed in causes.most_common()
@@ -222,7 +233,9 @@ class DeviceReasons:
             for number, selector in enumerate(selectors or ()):
                 expression = "" if selector.cel is None else selector.cel.expression
                 if why := self._not_selected(expression, one):
-                    return _Mismatch(f"selector #{number} of {of} {name} {why}", (of, expression))
+                    # A selector that fails or is not evaluated says nothing of what the device lacks.
+                    cause: _Selector | Literal[""] = (of, expression) if why == _IS_FALSE else ""
+                    return _Mismatch(f"selector #{number} of {of} {name} {why}", cause)
         try:
             if one.slice.spec.per_device_node_selection and not is_for_node(one.device, self._node):
                 return _Mismatch("is for other nodes")
@@ -250,7 +263,7 @@ class DeviceReasons:
         if compiled.unsupported:
             return f"is not evaluated: {compiled.unsupported}"
         try:
-            return "" if compiled.matches(one.view(self._features), self._budget) else "is false"
+            return "" if compiled.matches(one.view(self._features), self._budget) else _IS_FALSE
         except DeviceSelectorError as error:
             return f"fails: {error}"
         except UnsupportedFeature as feature:
@@ -290,10 +303,13 @@ def _why_unusable(pool: Pool) -> str:
     return shortened(f"pool {pool.id} is invalid: {pool.invalid_reason}") if pool.invalid_reason else ""
 
 
-def _users(claims: Iterable[ResourceClaim]) -> dict[DeviceID, list[ResourceClaim]]:
+@derived("resource_claims")
+def users_of_devices(snapshot: Snapshot) -> dict[DeviceID, list[ResourceClaim]]:
     """Return device -> claims that use it."""
     users: dict[DeviceID, list[ResourceClaim]] = defaultdict(list)
-    for claim in sorted(claims, key=lambda one: (one.metadata.namespace, one.metadata.name)):
+    for claim in sorted(
+        snapshot.objects.resource_claims.values(), key=lambda one: (one.metadata.namespace, one.metadata.name)
+    ):
         allocation = claim.status.allocation
         for one in (allocation.devices.results if allocation is not None else None) or ():
             # A claim with admin access does not keep other claims from the device.

@@ -105,12 +105,14 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a pod of the snapshot, or a pod that does not exist yet; `node`: name of a node to show in full.
 
-    Without `with_nodes`, `nodes` stays empty, and a pod that kube-scheduler does not try is not evaluated.
+    Without `with_nodes`, `nodes` and `facts` stay empty, and a pod that kube-scheduler does not try is not evaluated.
     An assigned pod is removed from its node meanwhile. Raises RequestError if the cluster has no such node.
     """
     if node is not None and node not in snapshot.node_row:
         raise RequestError(f"node {node!r} does not exist{suggestion(node, snapshot.node_names)}")
     about, profile = _about(snapshot, pod, scheduler), scheduler.profile_of(pod)
+    if with_nodes:  # no list of pods shows them, and counting the members of a pod group reads all pods
+        about = replace(about, facts=pod_facts(snapshot, pod, profile))
     # 1. An assigned pod is evaluated as if it had no node.
     if pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
         if profile is None:
@@ -177,7 +179,6 @@ def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
         why="",
         node=pod.spec.node_name or None,
         nominated_node=pod.status.nominated_node_name or None,
-        facts=pod_facts(snapshot, pod, profile),
         cluster=ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods)),
         version=scheduler.version,
         release=scheduler.release,
@@ -319,7 +320,8 @@ def _reason_counts(nodes: Iterable[NodeDiagnosis]) -> list[ReasonCount]:
     rejected: dict[tuple[str, str, str], list[NodeDiagnosis]] = {}
     for one in nodes:
         if one.code != "Success":
-            for reason in one.reasons:
+            # Up to v1.31 kube-scheduler gives no reason for nodes that PreFilter leaves out.
+            for reason in one.reasons or [f"node(s) {phrase_of(one.code, one.plugin, ())}"]:
                 rejected.setdefault((one.code, one.plugin, reason), []).append(one)
     counts = [
         ReasonCount(
@@ -486,7 +488,7 @@ def _rejected_sentence(
         return f"{pod} is not scheduled: {cycle.message}"
     facts = in_brackets(first.facts, first.nodes or len(nodes), "" if first.nodes else first.words)
     if len(nodes) == 1:
-        where = f"{pod} does not fit on {nodes[0].name}: {', '.join(nodes[0].reasons)}{facts}"
+        where = f"{pod} does not fit on {nodes[0].name}: {', '.join(nodes[0].reasons) or first.words}{facts}"
     elif not first.nodes:
         where = f"{pod} fits on none of {len(nodes)} nodes: {first.words}{facts}"
     else:
@@ -499,6 +501,8 @@ def _rejected_sentence(
 def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
     """Return the phrase for nodes with this status, which follows their number."""
     message = ", ".join(reasons)
+    if not message:  # several plugins together leave the node out
+        return REJECTED_BY.get(plugin, REJECTED_BY[""])
     # A failing plugin is a bug or an invalid object: only its own message helps.
     if code == "Error":
         return f"on which a plugin fails ({message})"

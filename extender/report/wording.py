@@ -427,6 +427,7 @@ def _device_fact(fact: facts.DeviceFact) -> str:
             ]
             why += [f"{fact.tainted} tainted"] if fact.tainted else []
             why += [f"{fact.allocated} allocated"] if fact.allocated else []
+            why += [fact.problem] if fact.problem else []
             found = f"{fact.matching} of {fact.devices} match, {fact.free} free"
             return f"{wanted}; {found}{': ' if why else ''}{', '.join(why)}"
     assert_never(fact)
@@ -505,7 +506,9 @@ def _spread(fact: facts.SpreadFact) -> str:
     key, skew = fact.topology_key, f"> maxSkew {fact.max_skew}"
     if fact.missing_label:
         return f"no label {key}"
-    phrase = f"{fact.domain}: {fact.matching} + {fact.self_matching} - {fact.minimum} {skew} by {key}"
+    nominated = f" + {fact.nominated} nominated" if fact.nominated else ""
+    matching = f"{fact.matching - fact.nominated}{nominated}"
+    phrase = f"{fact.domain}: {matching} + {fact.self_matching} - {fact.minimum} {skew} by {key}"
     if fact.min_domains:
         return f"{phrase}, {pluralize(fact.count, 'domain')} of minDomains {fact.min_domains}"
     # The domain that the pod cannot use is the one to name: it keeps the minimum down.
@@ -522,8 +525,6 @@ def _rejected(domain: facts.DomainCount, template: str) -> str:
 ALL_REJECTED_BY = {"TaintToleration": "tainted", "NodeUnschedulable": "cordoned", "NodeResourcesFit": "full"}
 """Plugin -> word for all nodes of a domain that it rejects."""
 
-
-# --- verdicts ---------------------------------------------------------------------------------------------------------
 
 # --- pending pods -----------------------------------------------------------------------------------------------------
 

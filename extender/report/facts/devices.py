@@ -14,11 +14,12 @@ from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import Status
+from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.limits.limits import facts_budget
 from extender.k8s.selectors import compile_node_selector
-from extender.report.device_reasons import DeviceReasons, requests_of
+from extender.report.device_reasons import DeviceReasons, requests_of, users_of_devices
 from extender.report.devices import EXTENDED_RESOURCES
 from extender.report.facts.collected import MAX_COLLECTED
 from extender.report.facts.schema import (
@@ -101,6 +102,20 @@ def _key(claim: ResourceClaim) -> str:
     )
 
 
+@derived("resource_claims", "resource_slices")
+def _users_on_nodes(snapshot: Snapshot) -> dict[str, dict[str, None]]:
+    """Return node name, or "" for devices of several nodes -> keys of the claims that have devices."""
+    pool_node = {
+        PoolID(one.spec.driver, one.spec.pool.name): one.spec.node_name
+        for one in snapshot.objects.resource_slices.values()
+        if one.spec.node_name
+    }
+    users_on: dict[str, dict[str, None]] = defaultdict(dict)
+    for (driver, pool, _), claims in users_of_devices(snapshot).items():
+        users_on[pool_node.get(PoolID(driver, pool), "")].update(dict.fromkeys(map(_key, claims)))
+    return users_on
+
+
 class _FactsOfGroups:
     """Facts about nodes whose devices do not suffice; nodes with equivalent devices are looked at once.
 
@@ -111,15 +126,6 @@ class _FactsOfGroups:
         self._snapshot, self._budget = snapshot, facts_budget()
         self._reasons = DeviceReasons(snapshot, (), self._budget)
         self._facts: dict[tuple[int, int], list[AnyFact]] = {}
-        pool_node = {
-            PoolID(one.spec.driver, one.spec.pool.name): one.spec.node_name
-            for one in snapshot.objects.resource_slices.values()
-            if one.spec.node_name
-        }
-        self._users_on: dict[str, dict[str, None]] = defaultdict(dict)
-        """Node name, or "" for devices of several nodes -> keys of the claims that have devices."""
-        for (driver, pool, _), claims in self._reasons.users.items():
-            self._users_on[pool_node.get(PoolID(driver, pool), "")].update(dict.fromkeys(map(_key, claims)))
 
     def __call__(self, claims: tuple[ClaimToAllocate, ...], group: int, row: int) -> Sequence[AnyFact]:
         key = id(claims), group
@@ -131,7 +137,8 @@ class _FactsOfGroups:
         if not any(isinstance(one, DeviceRequestFact) and one.allocated for one in facts):
             return facts
         # Equivalent nodes have devices of other claims.
-        own, shared = (self._users_on.get(name, {}) for name in (self._snapshot.node_names[row], ""))
+        users = _users_on_nodes(self._snapshot)
+        own, shared = (users.get(name, {}) for name in (self._snapshot.node_names[row], ""))
         return [*facts, InUseFact(users=tuple(islice(chain(own, shared), MAX_PODS)), total=len(own) + len(shared))]
 
     def _look_at(self, claims: tuple[ClaimToAllocate, ...], row: int) -> list[AnyFact]:

@@ -207,7 +207,9 @@ class SpreadFact(FactStruct, frozen=True, kw_only=True):
     domain: str | None = None
     """The node's value of the topology key."""
     matching: int = 0
-    """Matching pods in the node's domain."""
+    """Matching pods in the node's domain, and those nominated to the node."""
+    nominated: int = 0
+    """How many of these are only nominated: `domains` do not count them."""
     self_matching: int = msgspec.field(default=0, name="self")
     """1 if the pod itself matches the selector."""
     minimum: int = 0
@@ -381,6 +383,8 @@ class DeviceRequestFact(FactStruct, frozen=True, kw_only=True):
     """If these suffice, they do not for all requests and constraints together."""
     allocated: int = 0
     tainted: int = 0
+    problem: str = ""
+    """The most common reason of other devices, such as a selector that fails, or why their pool cannot be used."""
     selectors: tuple[FailedSelector, ...] = ()
 
 

@@ -73,7 +73,9 @@ class _Constraint:
         known = self._facts.get((code, nominated))
         if known is None:
             domain, matching = self._labels.values[code], int(self._counts[code]) + nominated
-            known = replace(self._fact, domain=domain, missing_label=domain is None, matching=matching)
+            known = replace(
+                self._fact, domain=domain, missing_label=domain is None, matching=matching, nominated=nominated
+            )
             self._facts[code, nominated] = known
         return known
 

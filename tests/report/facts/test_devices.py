@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from extender.core.evaluation import Evaluation
+from extender.core.profile import Profile
+from extender.report.facts.devices import device_facts
 from extender.report.facts.schema import (
     DeviceRequestFact,
     FailedSelector,
@@ -10,7 +13,7 @@ from extender.report.facts.schema import (
     ResourceClaimFact,
 )
 from extender.report.wording import describe_fact
-from tests.builders import incoming, node
+from tests.builders import built, cluster, incoming, node, typed
 from tests.device_builders import (
     claim,
     device,
@@ -21,6 +24,7 @@ from tests.device_builders import (
     resource_slice,
     using_claims,
 )
+from tests.report.facts.cost import growth
 from tests.report.facts.volumes import diagnosed, facts_of
 
 LARGE = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("80Gi")) >= 0'
@@ -99,6 +103,43 @@ def test_nodes_of_one_kind_are_looked_at_once(monkeypatch):
     others += [resource_slice(name, name, devices(2)) for name in names]
     found = diagnosed({node(name): [] for name in names}, waiting(), *others)
     assert len({id(one.facts[0]) for one in found.nodes}) == 1
+
+
+def test_a_selector_that_fails_is_not_one_that_is_false():
+    # The allocator gives up at the first claim, before the selector of the second one fails.
+    claims = [claim("first", request("gpu", "false")), claim("mine", request("gpu", 'device.attributes["a"].b == "x"'))]
+    others = [device_class(), resource_slice("a", "n1", devices(2)), *claims]
+    first, fact = facts_of(diagnosed({node("n1"): []}, waiting("first", "mine"), *others))["n1"]
+    assert [one.failed for one in first.selectors] == [2]
+    assert (fact.matching, fact.free, fact.selectors) == (0, 0, ())
+    assert fact.problem.startswith("selector #0 of request r fails: ")
+
+
+def test_a_pool_that_cannot_be_used_is_told():
+    others = [device_class(), claim("mine", request()), resource_slice("a", "n1", devices(2), slices=2)]
+    (fact,) = facts_of(diagnosed({node("n1"): []}, waiting(), *others))["n1"]
+    assert describe_fact(fact).endswith("0 free: pool gpu.example.com/n1 is being updated")
+
+
+def test_a_device_without_the_attribute_of_a_constraint_is_told():
+    own = claim("mine", request(), constraints=[match_attribute("gpu.example.com/numa")])
+    found = diagnosed({node("n1"): []}, waiting(), device_class(), own, resource_slice("a", "n1", devices(1)))
+    (fact,) = facts_of(found)["n1"]
+    assert (fact.matching, fact.free) == (1, 0)
+    assert fact.problem == "lacks the attribute gpu.example.com/numa of constraint #0"
+
+
+def test_who_has_devices_is_found_once_for_all_pods():
+    def work_of(size):
+        claims = [claim(f"c{at}", request(), allocated=[("n1", f"gpu-{at}")], node="n1") for at in range(size)]
+        pool = resource_slice("a", "n1", devices(2))
+        others = [device_class("gpu", "false"), claim("mine", request()), pool, *claims]
+        here = built(cluster({node("n1"): []}, others=others))
+        evaluation = Evaluation(here, typed(waiting()), Profile())
+        assert device_facts(evaluation)(0), "the filters ran before, and the first pod has asked"
+        return lambda: device_facts(evaluation)(0)
+
+    assert growth(work_of, 100) < 1.2
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------

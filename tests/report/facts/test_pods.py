@@ -99,6 +99,13 @@ def test_a_pod_group_is_named_with_the_number_of_its_pods(exists):
     )
 
 
+def test_a_diagnosis_for_a_list_of_pods_has_no_facts_about_the_pod():
+    waiting = incoming(labels={"scheduling.x-k8s.io/pod-group": "train"})
+    here = built(cluster({node("n1"): []}, waiting=[waiting]))
+    assert diagnose(here, typed(waiting), SCHEDULER).facts
+    assert diagnose(here, typed(waiting), SCHEDULER, with_nodes=False).facts == []
+
+
 def test_claims_of_a_pod_that_has_its_node_from_elsewhere_stay_unbound():
     others = [
         volume_claim("data"),

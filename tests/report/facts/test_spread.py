@@ -105,7 +105,7 @@ def test_a_nominated_pod_counts_on_its_node():
     nominee = incoming("next", priority=5000, labels={"app": "a"}, status={"nominatedNodeName": "w1"})
     found = diagnosed({node("w1"): [], node("w2", taints=[TAINT]): []}, spreading(constraint()), others=[nominee])
     assert [one.partition(";")[0] for one in words_on(found, "w1")] == [
-        f"w1: 1 + 1 - 0 > maxSkew 1 by {HOSTNAME}, domain w2: 0, all nodes tainted",
+        f"w1: 0 + 1 nominated + 1 - 0 > maxSkew 1 by {HOSTNAME}, domain w2: 0, all nodes tainted",
         "room is kept for the nominated default/next",
     ]
 

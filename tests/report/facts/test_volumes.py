@@ -327,3 +327,18 @@ def test_plugins_that_are_disabled_do_not_leave_nodes_out(disabled):
     found = diagnosed(nodes, waiting, *claims, *bound, LAZY, version="1.31.1", disabled=disabled)
     kinds = {type(one) for one in facts_of(found)["n3"]}
     assert kinds == {VolumeTopologyFact} | (set() if disabled else {NodeRequirementFact})
+
+
+def test_nodes_that_prefilter_leaves_out_without_a_reason_are_counted():
+    names = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [names]}}}
+    nodes: Nodes = {node("n1", cpu="0"): [], node("n2"): [], node("n3"): []}
+    found = diagnosed(nodes, incoming(affinity=affinity), version="1.31")
+    assert [(one.reason, one.nodes, len(one.facts)) for one in found.reasons] == [
+        ("node(s) excluded by its node selector or node affinity", 2, 1),
+        ("Insufficient cpu", 1, 1),
+    ]
+    local = [volume_claim("data", volume="data"), volume("data", on={"kubernetes.io/hostname": ["n1"]}, claim="data")]
+    waiting = incoming(affinity=affinity, **using_volumes("data"))
+    found = diagnosed(nodes, waiting, *local, LAZY, version="1.31.1")
+    assert "2 excluded by where its affinity, volumes or devices pin it" in found.why
