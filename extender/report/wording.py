@@ -12,6 +12,7 @@ import msgspec
 
 from extender.admission.findings import ASSUMED, LEFT_OUT, PRUNED
 from extender.core.scheduling_cycle.result import ClaimAllocation
+from extender.k8s.objects import Taint
 from extender.report.audit.schema import AuditEnd
 from extender.report.facts import schema as facts
 from extender.report.facts.schema import AnyFact, FactCount
@@ -331,8 +332,8 @@ def brief_fact(fact: AnyFact) -> str:
 
 def _brief_node_fact(fact: facts.NodeFact) -> str:
     match fact:
-        case facts.TaintFact(key=key, value=value, effect=effect):
-            return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+        case facts.TaintFact():
+            return taint_text(fact)
         case facts.UnschedulableFact():
             return "spec.unschedulable"
         case facts.NodeNameFact(name=name, exists=exists):
@@ -344,6 +345,11 @@ def _brief_node_fact(fact: facts.NodeFact) -> str:
         case facts.NodeRequirementFact(key=key, value=value):
             return f"{_requirement(fact)}, the node has {f'no {key}' if value is None else value or repr(value)}"
     assert_never(fact)
+
+
+def taint_text(taint: Taint | facts.TaintFact) -> str:
+    """Return `key=value:effect`, or `key:effect` without a value."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _brief_room_fact(fact: facts.RoomFact) -> str:
@@ -452,7 +458,7 @@ def _pod_fact(fact: facts.PodFact) -> str:
         case facts.SchedulingGatesFact():
             return f"scheduling gates {join_names(fact.gates, len(fact.gates), fact.total)}"
         case facts.UnreadableFact():
-            return f"{fact.plugin} is not evaluated: no permission to list {', '.join(fact.kinds)}"
+            return f"no permission to list {', '.join(fact.kinds)}"  # reports list what is not evaluated besides
     assert_never(fact)
 
 

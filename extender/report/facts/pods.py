@@ -58,11 +58,13 @@ def pod_facts(snapshot: Snapshot, pod: Pod, profile: Profile | None) -> list[Any
         for one in nominated[:MAX_LISTED]
     ]
     enabled = {*profile.prefilter_plugins, *profile.filter_plugins}
-    return found + [
-        UnreadableFact(plugin=plugin, kinds=tuple(sorted(map(_KIND_OF_TABLE.__getitem__, tables))))
-        for plugin, tables in plugins_missing_permissions(context, "filter").items()
-        if plugin in enabled
-    ]
+    unreadable = {
+        plugin: tables for plugin, tables in plugins_missing_permissions(context, "filter").items() if plugin in enabled
+    }
+    if unreadable:
+        kinds = {_KIND_OF_TABLE[table] for tables in unreadable.values() for table in tables}
+        found.append(UnreadableFact(plugins=tuple(sorted(unreadable)), kinds=tuple(sorted(kinds))))
+    return found
 
 
 def _unbound_claims(snapshot: Snapshot, pod: Pod) -> Iterator[str]:

@@ -431,9 +431,9 @@ class SchedulingGatesFact(FactStruct, frozen=True, kw_only=True):
 
 
 class UnreadableFact(FactStruct, frozen=True, kw_only=True):
-    """Kinds that may not be listed, and the plugin that is not evaluated for that reason."""
+    """Kinds that may not be listed, and the plugins that are not evaluated for that reason."""
 
-    plugin: str
+    plugins: tuple[str, ...]
     kinds: tuple[str, ...]
 
 

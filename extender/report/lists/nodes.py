@@ -11,10 +11,11 @@ from itertools import chain
 
 from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.objects import Node, Pod, Taint
+from extender.k8s.objects import Node, Pod
 from extender.k8s.requests import allocatable, incoming_requests
 from extender.k8s.version.features import Features
 from extender.report.lists.node_schema import ListedNodes, NodeDetail, NodePod, NodeSort, NodeSummary
+from extender.report.wording import taint_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +104,6 @@ class NodeCopy:
             running=_pods(self.pods, self.features),
             nominated=_pods(self.nominated, self.features),
         )
-
-
-def taint_text(taint: Taint) -> str:
-    """Return `key=value:effect`, or `key:effect` without a value."""
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _totals(base: IntArray, scalars: Iterable[tuple[tuple[str, int], ...]]) -> Mapping[str, int]:
