@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reading_progress(no_color: bool = False) -> "Iterator[OnProgress | None]":
-    """Yield a callback that shows a line per kind until the end of the block; None without a terminal."""
+    """Yield a callback that shows a line per kind until the end of the block; None without a terminal.
+
+    Nothing is shown before the first call, so a small file leaves no trace.
+    """
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
         return
@@ -27,12 +30,17 @@ def reading_progress(no_color: bool = False) -> "Iterator[OnProgress | None]":
     console = Console(stderr=True, no_color=no_color or None)
     tasks: dict[str, TaskID] = {}
     lock = Lock()
-    with Progress(*columns, console=console, transient=True) as progress:
+    progress = Progress(*columns, console=console, transient=True)
 
-        def show(kind: str, done: int, total: int | None) -> None:
-            with lock:
-                if kind not in tasks:
-                    tasks[kind] = progress.add_task(kind, total=None)
-            progress.update(tasks[kind], completed=done, total=total)
+    def show(kind: str, done: int, total: int | None) -> None:
+        with lock:
+            if kind not in tasks:
+                progress.start()
+                tasks[kind] = progress.add_task(kind, total=None)
+        progress.update(tasks[kind], completed=done, total=total)
 
+    try:
         yield show
+    finally:
+        if tasks:
+            progress.stop()

@@ -41,4 +41,7 @@ def port_facts(evaluation: Evaluation) -> FactsOf:
             nominated=isinstance(pod, str),
         )
 
-    return lambda row: [fact(*one) for one in held.get(row, ())]
+    def facts(row: int) -> list[PortFact]:
+        return sorted((fact(*one) for one in held.get(row, ())), key=lambda one: (one.port, one.held_address, one.pod))
+
+    return facts

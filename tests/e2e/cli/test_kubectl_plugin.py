@@ -30,4 +30,4 @@ def test_kubectl_runs_it(tmp_path):
     done = kubectl("extender-why", "cart-0", home=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "kubeconfig ~/.kube/config: no such file" in done.stderr
-    assert "Usage: kubectl extender-why" in kubectl("extender-why", home=tmp_path).stderr
+    assert "Usage: kubectl extender-why" in kubectl("extender-why", "--help", home=tmp_path).stdout

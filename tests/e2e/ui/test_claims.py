@@ -55,7 +55,7 @@ def test_a_simulation_tells_which_devices_a_pod_gets(tabs):
     page = tabs.open("#/what-if")
     pods = [incoming("a", **using_claims("mine")), incoming("b", **using_claims("new"))]
     text = {"kind": "List", "items": [*pods, claim("new", request("gpu"))]}
-    page.get_by_label("Pod, as JSON").fill(json.dumps(text))
+    page.get_by_label("Pods or workloads, as YAML or JSON").fill(json.dumps(text))
     page.get_by_role("button", name="Simulate").click()
     cycles = page.locator(".cycles > li")
     expect(cycles.nth(0)).to_contain_text("claim default/mine gets gpu.example.com/n2/gpu-0")
