@@ -13,7 +13,9 @@ import re
 import sys
 import time
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -27,6 +29,9 @@ from extender.utilities.regular_file import open_regular_file
 
 MAX_LISTED = 100
 """Maximum number of gaps of a process, and of broken lines, that are listed; all are counted."""
+
+MAX_RANGES = 10_000
+"""Maximum number of ranges of record numbers that are told apart per process; the first ones are joined."""
 
 MAX_LINE_BYTES = 64 << 20
 """Size above which a line is read in parts: broken lines."""
@@ -44,9 +49,11 @@ _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 def read_audit_log(paths: Sequence[str], query: DecisionListOptions) -> schema.AuditReport:
     """Read all files, and keep the latest decisions that match; those that evict the pod of the query come first."""
+    if list(paths).count("-") > 1:
+        raise DecisionSourceError("--from -: standard input can be read only once")
     files = [file for path in paths for file in _files_of(path)]
     reader = _AuditReader(query, len(files))
-    for file in sorted(files, key=_begin) if len(files) > 1 else files:
+    for file in files:
         number = 0
         try:
             for number, line in enumerate(_read_lines(file), 1):
@@ -59,18 +66,10 @@ def read_audit_log(paths: Sequence[str], query: DecisionListOptions) -> schema.A
 def _files_of(path: str) -> list[str]:
     if path == "-" or not os.path.isdir(path):
         return [path]
-    files = [entry.path for entry in os.scandir(path) if entry.is_file()]
+    files = sorted(entry.path for entry in os.scandir(path) if entry.is_file())
     if not files:
         raise DecisionSourceError(f"{path}: has no files")
     return files
-
-
-def _begin(file: str) -> tuple[bytes, str]:
-    """Return the time of the first record, as rotated files are named in any order; standard input is read last."""
-    found = None
-    with contextlib.suppress(*_DAMAGED):
-        found = next(filter(None, map(_RECORD.search, _read_lines(file))), None) if file != "-" else None
-    return (found and found[1]) or b"~", file
 
 
 def _read_lines(file: str) -> Iterator[bytes]:
@@ -81,6 +80,122 @@ def _read_lines(file: str) -> Iterator[bytes]:
             yield line
 
 
+@dataclass(slots=True)
+class _Range:
+    """Records with numbers in a row: read ones, or those that one auditLost names."""
+
+    first: int
+    last: int
+    begin: str
+    """Time of the first record; of lost ones, that of their auditLost."""
+    end: str
+    reason: str | None = None
+    """Why they were lost; None if they were read."""
+    has_gaps: bool = False
+    """Whether gaps in it are counted already, so that a number in it may be new."""
+
+
+class _Process:
+    """The records of one process, in whatever order they are read."""
+
+    def __init__(self, process: str, since: int) -> None:
+        self._since = since
+        self._ranges: list[_Range] = []
+        self._found = schema.AuditProcess(process=process, begin="", last="", end="open" if process else "unknown")
+        self._latest = -1
+
+    def add(self, record: schema.AuditRecord, number: int | None, now: int) -> bool:
+        """Count a record; return False if one with its number was read before."""
+        if number is not None and not self._is_new(number, record.timestamp):
+            self._found.repeated += 1
+            return False
+        if number is None:
+            self._found.begin = min(self._found.begin or record.timestamp, record.timestamp)
+            self._found.last = max(self._found.last, record.timestamp)
+        self._latest = max(self._latest, now)
+        self._found.records += 1
+        if record.event == "auditStopped":
+            self._found.end = "stopped"
+        return True
+
+    def add_lost(self, lost: schema.LostRecord, now: int) -> None:
+        """Add the numbers of records that the process could not write, but for those that are known."""
+        self._latest, first = max(self._latest, now), lost.first
+        index = bisect_right(self._ranges, first, key=lambda one: one.first)
+        index -= bool(index and self._ranges[index - 1].last >= first)
+        while first <= lost.last:
+            known = self._ranges[index] if index < len(self._ranges) else None
+            last = lost.last if known is None else min(lost.last, known.first - 1)
+            if first <= last:
+                self._ranges.insert(index, _Range(first, last, lost.timestamp, lost.timestamp, lost.reason))
+                index += 1
+            if known is None:
+                break
+            first, index = known.last + 1, index + 1
+        self._limit_ranges()
+
+    def _is_new(self, number: int, timestamp: str) -> bool:
+        """Remember the number of a record that was read; return False if it was known."""
+        ranges = self._ranges
+        index = bisect_right(ranges, number, key=lambda one: one.first)
+        before = ranges[index - 1] if index else None
+        if before is not None and number <= before.last:
+            if before.reason is None:
+                return before.has_gaps
+            # It was written after all: split what was lost.
+            rest = _Range(number + 1, before.last, before.begin, before.end, before.reason)
+            before.last = number - 1
+            parts = [before, _Range(number, number, timestamp, timestamp), rest]
+            ranges[index - 1 : index] = [one for one in parts if one.first <= one.last]
+            return True
+        after = ranges[index] if index < len(ranges) else None
+        joined = before if before is not None and before.reason is None and before.last + 1 == number else None
+        behind = after if after is not None and after.reason is None and number + 1 == after.first else None
+        if joined is not None and behind is not None:
+            joined.last, joined.end, joined.has_gaps = behind.last, behind.end, joined.has_gaps or behind.has_gaps
+            del ranges[index]
+        elif joined is not None:
+            joined.last, joined.end = number, timestamp
+        elif behind is not None:
+            behind.first, behind.begin = number, timestamp
+        else:
+            ranges.insert(index, _Range(number, number, timestamp, timestamp))
+            self._limit_ranges()
+        return True
+
+    def _limit_ranges(self) -> None:
+        """Join the first ranges, of which there are too many, once the gaps between them are counted."""
+        while len(self._ranges) > MAX_RANGES:
+            before, after = self._ranges[:2]
+            self._count_gaps(None, before)
+            self._count_gaps(before, after)
+            self._ranges[:2] = [_Range(before.first, after.last, before.begin, after.end, has_gaps=True)]
+
+    def _count_gaps(self, before: _Range | None, one: _Range) -> None:
+        """Count what is missing between two ranges, and what was lost of the second."""
+        after = one.begin if before is None else before.end
+        if parse_time(one.begin) < self._since:
+            return
+        removed = 0 if before is None else one.first - before.last - 1
+        for missing, reason in ((removed, ""), (0 if one.reason is None else one.last - one.first + 1, one.reason)):
+            self._found.missing += missing
+            if missing and len(self._found.gaps) < MAX_LISTED:
+                gap = schema.AuditGap(missing=missing, after=after, before=one.begin, reason=reason or "")
+                self._found.gaps.append(gap)
+
+    def report(self) -> schema.AuditProcess | None:
+        """Return what was read; None if it is older than what was asked for."""
+        if self._latest < self._since:
+            return None
+        found, ranges = self._found, self._ranges
+        for before, one in zip([None, *ranges], ranges, strict=False):
+            self._count_gaps(before, one)
+        if ranges:
+            found.begin, found.last = ranges[0].begin, ranges[-1].end
+            found.earlier, found.next = ranges[0].first, ranges[-1].last + 1
+        return found
+
+
 class _AuditReader:
     """What was read so far."""
 
@@ -89,7 +204,7 @@ class _AuditReader:
         self._name = json.dumps((query.pod or "").rpartition("/")[2])[1:-1].encode()
         """The pod's name or UID as JSON writes it, so that few lines of a long log are decoded in full."""
         self._report = schema.AuditReport(decisions=[], files=files, processes=[])
-        self._processes: dict[str, schema.AuditProcess] = {}
+        self._processes: dict[str, _Process] = {}
         self._kept: list[tuple[bool, int, int, schema.AuditDecision]] = []
         """Heap of (whether it evicts the pod, time, number of the decision, decision)."""
 
@@ -99,7 +214,7 @@ class _AuditReader:
         try:
             if start < 0 or not self._read(line[start:]):
                 self._report.other_lines += not line.isspace()
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self.add_broken(file, number, str(error))
             # A process that was killed within a line, and another one that went on behind it.
             if (behind := line.rfind(_BEGIN)) > start:
@@ -118,35 +233,17 @@ class _AuditReader:
             return False
         record = msgspec.json.decode(line, type=schema.AuditRecord)
         lost = msgspec.json.decode(line, type=schema.LostRecord) if record.event == "auditLost" else None
-        now = parse_time(record.timestamp)
-        if self._count(record, lost, now) and record.event == "audit" and now >= self._since and self._name in line:
+        now, number = parse_time(record.timestamp), record.sequence if record.process else None
+        name = record.process if lost is not None or number is not None else ""
+        process = self._processes.get(name)
+        if process is None:
+            process = self._processes[name] = _Process(name, self._since)
+        if lost is not None:
+            process.add_lost(lost, now)
+        elif process.add(record, number, now) and record.event == "audit" and now >= self._since and self._name in line:
             verb = msgspec.json.decode(line, type=schema.AuditLine).verb
             self._consider(msgspec.json.decode(line, type=_TYPES[verb]), now)
         return True
-
-    def _count(self, record: schema.AuditRecord, lost: schema.LostRecord | None, now: int) -> bool:
-        """Count a record, and those that are missing before it; return False if it is not a new one with a number."""
-        first = lost.first if lost is not None else record.sequence or 0
-        begun = schema.AuditProcess(
-            process=record.process, begin=record.timestamp, last=record.timestamp, end="open", next=first, earlier=first
-        )
-        process = self._processes.setdefault(record.process, begun)
-        number = first if lost is None else lost.last + 1
-        missing = number - process.next if record.process else 0
-        if missing < 0:
-            process.repeated += lost is None
-            return False
-        if missing and now >= self._since:
-            process.missing += missing
-            if len(process.gaps) < MAX_LISTED:
-                reason = "" if lost is None else lost.reason
-                gap = schema.AuditGap(missing=missing, after=process.last, before=record.timestamp, reason=reason)
-                process.gaps.append(gap)
-        process.last, process.next = record.timestamp, number
-        if lost is None:
-            process.records, process.next = process.records + 1, number + 1
-            process.end = "stopped" if record.event == "auditStopped" else "open" if record.process else "unknown"
-        return lost is None
 
     def _consider(self, line: PreemptLine | BindLine, now: int) -> None:
         """Keep a decision that matches, unless those that are kept come first."""
@@ -163,6 +260,6 @@ class _AuditReader:
         report = self._report
         report.decisions = [decision for *_, decision in sorted(self._kept, reverse=True)]
         report.others -= len(report.decisions)
-        report.processes = [one for one in self._processes.values() if parse_time(one.last) >= self._since]
-        report.processes.sort(key=lambda one: one.begin)
+        report.processes = [one for one in (process.report() for process in self._processes.values()) if one]
+        report.processes.sort(key=lambda one: (one.begin, one.process))
         return report

@@ -88,4 +88,4 @@ def _describe_process(process: schema.AuditProcess) -> Iterator[str]:
         missing = pluralize(process.missing, "record")
         yield f"{name}: {missing} missing: {join_names(gaps, MAX_LISTED)}"
     if process.repeated:
-        yield f"{name}: {pluralize(process.repeated, 'record')} passed over, as they came again or out of order"
+        yield f"{name}: {pluralize(process.repeated, 'record')} passed over, as they came again"

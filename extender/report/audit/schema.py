@@ -5,7 +5,7 @@ docs/audit.md documents every key of a record.
 Rule: types only; a record holds only names, UIDs, priorities and counts.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import field
@@ -16,6 +16,8 @@ from extender.report.schema import DecisionMode
 class AuditStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
     """Base of the audit types: keys in camelCase; a key with its default value is omitted."""
 
+
+SequenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
@@ -75,7 +77,7 @@ class AuditRecord(AuditStruct, frozen=True, kw_only=True):
     timestamp: str
     process: str = ""
     """ID of the process that wrote it: host name, `_` and a number that each start draws. Empty in older logs."""
-    sequence: int | None = None
+    sequence: SequenceNumber | None = None
     """Number of the record, counted from the start of the process; None in older logs, and in a LostRecord."""
 
 
@@ -91,9 +93,9 @@ class LostRecord(AuditRecord, frozen=True, kw_only=True):
     """Says that records could not be written; it stands where they would be, and has no sequence number of its own."""
 
     event: Literal["auditLost"]
-    first: int
+    first: SequenceNumber
     """Sequence number of the first lost record."""
-    last: int
+    last: SequenceNumber
     reason: str
     """Why the last of them was lost."""
 
@@ -206,7 +208,7 @@ class AuditProcess(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=T
     gaps: list[AuditGap] = []
     """Where they are missing; at most the first 100."""
     repeated: int = 0
-    """Number of records that came again or out of order, and were passed over."""
+    """Number of records that came again, and were passed over."""
 
 
 class BrokenLine(AuditStruct, frozen=True, kw_only=True):

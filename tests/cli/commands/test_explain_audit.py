@@ -482,6 +482,74 @@ def test_a_gap_has_the_reason_of_the_record_in_its_place(log):
     assert (rotated["earlier"], rotated["missing"]) == (2, 7)
 
 
+def lost(first: int, last: int, reason: str, time: int) -> dict[str, Any]:
+    given = {**mark("auditLost", time), "first": first, "last": last, "reason": reason}
+    return {key: one for key, one in given.items() if key not in ("sequence", "version")}
+
+
+def test_records_in_any_order_are_all_considered_and_none_is_missing(log):
+    shuffled = [record(number) for number in (5, 1, 4, 2, 8, 3, 7, 6)]
+    for order in (WHOLE[::-1], [WHOLE[0], *shuffled, mark("auditStopped", 9)]):
+        report = read(*log(*order))
+        assert len(report["decisions"]) == len(order) - 2
+        (one,) = report["processes"]
+        assert (one["records"], one["end"], one["next"]) == (len(order), "stopped", len(order))
+        assert not {"missing", "earlier", "repeated"} & one.keys()
+        assert one["begin"] == "2026-03-01T12:00:00.000000Z"
+    assert read(*log(*WHOLE[::-1], *WHOLE))["processes"][0]["repeated"] == len(WHOLE)
+
+
+def test_a_clock_that_was_set_back_hides_no_decision(log):
+    first = log(mark("auditStarted", 0, minute=9), record(1, minute=9), record(2, minute=9), name="a")
+    second = log(record(3), record(4), mark("auditStopped", 5), name="b")
+    report = read(*second, *first)
+    assert {one["record"]["id"] for one in report["decisions"]} == {f"preempt-{number}" for number in range(1, 5)}
+    assert not {"missing", "earlier", "repeated"} & report["processes"][0].keys()
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_what_auditlost_does_not_name_is_not_put_down_to_it(log, step):
+    records = [mark("auditStarted", 0), lost(100, 101, "No space left", 101), record(102)]
+    (one,) = read(*log(*records[::step]))["processes"]
+    gaps = msgspec.convert(one["gaps"], list[AuditGap])
+    assert [(gap.missing, gap.reason) for gap in gaps] == [(99, ""), (2, "No space left")]
+    assert (one["missing"], one["records"], one["next"]) == (101, 2, 103)
+
+
+def test_a_record_that_auditlost_names_but_that_is_there_is_not_missing(log):
+    for records in ([record(5), lost(2, 8, "full", 9)], [lost(2, 8, "full", 9), record(5)]):
+        report = read(*log(record(1), *records, record(9)))
+        assert "preempt-5" in ids(report)
+        assert [gap["missing"] for gap in report["processes"][0]["gaps"]] == [3, 3]
+
+
+def test_of_too_many_gaps_the_first_are_joined_and_each_new_record_is_considered(log, monkeypatch):
+    monkeypatch.setattr(audit_files, "MAX_RANGES", 5)
+    for numbers in (range(0, 60, 2), range(58, -1, -2), [*range(0, 60, 2), *range(1, 60, 2)]):
+        report = read(*log(*map(record, numbers)), "--limit", "100")
+        assert len(report["decisions"]) == len(numbers)
+    assert read(*log(*map(record, range(0, 60, 2))))["processes"][0]["missing"] == 29
+
+
+DEEP = b'{"event":"audit","timestamp":"2026-03-01T12:00:00Z","process":"a","sequence":1,"a":' + b"[" * 100_000 + b"\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"a":' + b"[" * 100_000 + b"\n", DEEP, lines(record(-5)), lines({**record(1), "sequence": 2**70})],
+    ids=["other", "record", "negative", "large"],
+)
+def test_a_hostile_line_is_a_broken_line(log, line):
+    report = read(*log(line, *WHOLE))
+    assert (report["brokenLines"], len(report["decisions"])) == (1, 3)
+
+
+def test_standard_input_is_read_once():
+    done = run("--from", "-", "--from", "-", given=lines(*WHOLE))
+    assert done.exit_code != 0
+    assert "standard input can be read only once" in f"{done.stderr}{done.exception}"
+
+
 def test_compressed_files_directories_and_standard_input(log, tmp_path):
     packed = gzip.compress(lines(*WHOLE))
     assert len(read(*log(packed))["decisions"]) == 3
