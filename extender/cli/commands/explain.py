@@ -133,6 +133,16 @@ def explain(
         raise typer.BadParameter(f"requires a pod: {subject} is one decision", param_hint="--follow")
     # 1. Choose the decisions and their source.
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
+    of_service: dict[str, object] = {
+        "--url": None if _is_default(url) else url,
+        "--ca-file": ca_file,
+        "--cert": cert,
+        "--key": key,
+    }
+    for option, used in {**of_service, "--tls-server-name": tls_server_name}.items():
+        if used is not None and (audit_log or recording is not None):
+            source_option = "--from" if audit_log else "--recording"
+            raise typer.BadParameter(f"not with {source_option}: no service is asked", param_hint=option)
     console, invocation = tables.new_console(no_color), _invocation(url, tls, recording, given)
     shown = explanation.Output(invocation, console, show_all, is_json=output == "json")
     query = DecisionListOptions(subject, node, verb, since, limit)
@@ -163,7 +173,7 @@ def _check_audit_options(**given: object) -> None:
         "recording": "not with --from: choose one source",
         "follow": "requires a running service: an audit log is read once",
         "node": "not with --from: its records have no details of nodes",
-        "verb": "must be preempt with --from: other verbs are not audited",
+        "verb": "must be preempt with --from: /filter and /prioritize are not audited",
     }
     for name, reason in reasons.items():
         if given[name] not in (None, False, "preempt"):
@@ -189,6 +199,10 @@ def _invocation(
         # The suggested command must decide the calls in the same way.
         decided_by = "".join(f" {option} {shlex.quote(value)}" for option, value in given.items() if value is not None)
         return Invocation(f"extender explain --recording {shlex.quote(str(recording))}{decided_by}", is_replay=True)
-    is_default = url in (DEFAULT_ADMIN_URL, os.environ.get("EXTENDER_ADMIN_URL"))
-    where = "" if is_default else f" --url {shlex.quote(url)}"
+    where = "" if _is_default(url) else f" --url {shlex.quote(url)}"
     return Invocation(f"extender explain{where}{tls.command_line()}")
+
+
+def _is_default(url: str) -> bool:
+    """Return whether the URL is the one without --url."""
+    return url in (DEFAULT_ADMIN_URL, os.environ.get("EXTENDER_ADMIN_URL"))

@@ -31,15 +31,15 @@ def explain(paths: Sequence[str], query: DecisionListOptions, output: Output, *,
     if output.is_json:
         typer.echo(printable_json(msgspec.to_builtins(report)))
     elif is_found:
-        tables.print_parts(_render(report, is_list, output.show_all), output.console)
+        tables.print_parts(_render(report, query.since, is_list, output.show_all), output.console)
     else:
-        for line in (f"no decision in the audit log is about {query.pod!r}", *describe_log(report)):
+        for line in (f"no decision in the audit log is about {query.pod!r}", *describe_log(report, query.since)):
             logs.print_message(line)
     if not is_found:
         raise typer.Exit(1)
 
 
-def _render(report: AuditReport, is_list: bool, show_all: bool) -> Iterator[RenderableType]:
+def _render(report: AuditReport, since: str | None, is_list: bool, show_all: bool) -> Iterator[RenderableType]:
     """Render the decisions, unless `is_list` the first one in full, and the state of the log."""
     listed = report.decisions
     if not is_list:
@@ -58,7 +58,7 @@ def _render(report: AuditReport, is_list: bool, show_all: bool) -> Iterator[Rend
     if report.others:
         yield indented(text(f"and {pluralize(report.others, 'other decision')}; --limit lists more", "dim"))
     yield from section_heading(f"audit log of {pluralize(report.files, 'file')}")
-    yield from (indented(text(sentence)) for sentence in describe_log(report))
+    yield from (indented(text(sentence)) for sentence in describe_log(report, since))
 
 
 def _facts(decision: AuditDecision, show_all: bool) -> Iterator[tuple[str, str]]:

@@ -44,7 +44,17 @@ _RECORD = re.compile(rb'"event":\s*"audit(?:Started|Stopped|Lost)?"(?:,\s*"times
 _TYPES: dict[str, type[PreemptLine | BindLine]] = {"preempt": PreemptLine, "bind": BindLine}
 """Verb of a decision -> type of its record."""
 
+_ESCAPED = b'{\\"event\\":\\"audit'
+"""How a record begins within a string of a JSON object, as Docker's log driver json-file writes it."""
+
+_COMPRESSIONS = {b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
+"""First bytes of compressed files that are not read -> program that decompresses them."""
+
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+class _UnsupportedCompression(Exception):
+    """A file is compressed, and not with gzip."""
 
 
 def read_audit_log(paths: Sequence[str], query: DecisionListOptions) -> schema.AuditReport:
@@ -60,6 +70,8 @@ def read_audit_log(paths: Sequence[str], query: DecisionListOptions) -> schema.A
                 reader.add(file, number, line)
         except _DAMAGED as error:
             reader.add_broken(file, number + 1, f"the gzip file is damaged from here on: {error}")
+        except _UnsupportedCompression as error:
+            reader.add_broken(file, 1, str(error))
     return reader.report()
 
 
@@ -73,9 +85,20 @@ def _files_of(path: str) -> list[str]:
 
 
 def _read_lines(file: str) -> Iterator[bytes]:
-    with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open_regular_file(file) as stream:
+    try:
+        opened = contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open_regular_file(file)
+    except OSError as error:
+        hint = "" if os.path.isfile(file) or not os.path.exists(file) else ": --from - reads standard input"
+        raise DecisionSourceError(f"{file}: {error.strerror}{hint}") from error
+    with opened as stream:
         plain: Any = io.BufferedReader(stream)
-        lines = gzip.GzipFile(fileobj=plain) if plain.peek(2).startswith(b"\x1f\x8b") else plain
+        begin = plain.peek(6)
+        for magic, name in _COMPRESSIONS.items():
+            if begin.startswith(magic):
+                raise _UnsupportedCompression(
+                    f"compressed with {name}: use {name} -dc FILE | extender explain --from -"
+                )
+        lines = gzip.GzipFile(fileobj=plain) if begin.startswith(b"\x1f\x8b") else plain
         while line := lines.readline(MAX_LINE_BYTES):
             yield line
 
@@ -103,6 +126,8 @@ class _Process:
         self._ranges: list[_Range] = []
         self._found = schema.AuditProcess(process=process, begin="", last="", end="open" if process else "unknown")
         self._latest = -1
+        self.older = 0
+        """Number of records before the time that was asked for."""
 
     def add(self, record: schema.AuditRecord, number: int | None, now: int) -> bool:
         """Count a record; return False if one with its number was read before."""
@@ -113,6 +138,7 @@ class _Process:
             self._found.begin = min(self._found.begin or record.timestamp, record.timestamp)
             self._found.last = max(self._found.last, record.timestamp)
         self._latest = max(self._latest, now)
+        self.older += now < self._since
         self._found.records += 1
         if record.event == "auditStopped":
             self._found.end = "stopped"
@@ -228,6 +254,8 @@ class _AuditReader:
     def _read(self, line: bytes) -> bool:
         """Read a record; return False for a line of another program. Raises ValueError for a broken line."""
         if _RECORD.search(line) is None:
+            if _ESCAPED in line:
+                raise ValueError("a record within a JSON string, as of Docker's json-file: use jq -j .log FILE")
             if line.startswith(b"{"):
                 msgspec.json.decode(line, type=msgspec.Raw)
             return False
@@ -260,6 +288,7 @@ class _AuditReader:
         report = self._report
         report.decisions = [decision for *_, decision in sorted(self._kept, reverse=True)]
         report.others -= len(report.decisions)
+        report.older_records = sum(one.older for one in self._processes.values())
         report.processes = [one for one in (process.report() for process in self._processes.values()) if one]
         report.processes.sort(key=lambda one: (one.begin, one.process))
         return report

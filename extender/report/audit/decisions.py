@@ -61,9 +61,11 @@ def _preempt_sentence(line: PreemptLine, node: schema.AuditNode | None, first: s
     return f"{line.id} {verb} {victims} from {node.node} for {pod}{among}"
 
 
-def describe_log(report: schema.AuditReport) -> Iterator[str]:
-    """Yield what was read and what is missing, one sentence each."""
-    if not report.processes:
+def describe_log(report: schema.AuditReport, since: str | None) -> Iterator[str]:
+    """Yield what was read and what is missing, one sentence each; `since`: as --since has it."""
+    if not report.processes and report.older_records:
+        yield f"no audit record since {since}, {pluralize(report.older_records, 'older one')}"
+    elif not report.processes:
         yield "no audit record was read"
     for process in report.processes:
         yield from _describe_process(process)

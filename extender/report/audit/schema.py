@@ -229,6 +229,8 @@ class AuditReport(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tr
     files: int
     processes: list[AuditProcess]
     """Processes whose records were read, in the order of their first ones."""
+    older_records: int = 0
+    """Number of records before `--since`."""
     other_lines: int = 0
     """Number of lines of other programs."""
     broken_lines: int = 0

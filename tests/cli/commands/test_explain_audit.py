@@ -1,8 +1,10 @@
 """extender explain --from: every decision that is in an audit log, and how many records are missing or may be."""
 
+import bz2
 import contextlib
 import gzip
 import json
+import lzma
 import re
 import signal
 import subprocess
@@ -563,7 +565,10 @@ def test_compressed_files_directories_and_standard_input(log, tmp_path):
     assert "damaged from here on" in report["broken"][0]["reason"]
 
 
-@pytest.mark.parametrize(("name", "said"), [("missing", "No such file"), ("empty", "has no files"), ("pipe", "FIFO")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("missing", "No such file"), ("empty", "has no files"), ("pipe", "a FIFO, not a regular file: --from - reads")],
+)
 def test_what_cannot_be_read_is_an_error_that_names_it(tmp_path, monkeypatch, capsys, name, said):
     (tmp_path / "empty").mkdir()
     subprocess.run(["mkfifo", tmp_path / "pipe"], check=True)
@@ -571,8 +576,32 @@ def test_what_cannot_be_read_is_an_error_that_names_it(tmp_path, monkeypatch, ca
         cli.main(["explain", "--from", str(tmp_path / name)])
     error = capsys.readouterr().err
     assert ended.value.code == 2
-    assert said in error
+    assert said in " ".join(error.split())
+    assert "Errno" not in error
     assert str(tmp_path / name) in error
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (lzma.compress(lines(*WHOLE)), "compressed with xz: use xz -dc"),
+        (bz2.compress(lines(*WHOLE)), "compressed with bzip2"),
+        (b"\x28\xb5\x2f\xfd\x24\x05", "compressed with zstd"),
+        (json.dumps({"log": lines(WHOLE[1]).decode(), "stream": "stdout"}).encode() + b"\n", "Docker's json-file"),
+    ],
+    ids=["xz", "bzip2", "zstd", "json-file"],
+)
+def test_a_shape_that_is_not_read_is_named(log, content, said):
+    report = read(*log(content), *log(*WHOLE, name="b"))
+    (broken,) = report["broken"]
+    assert said in broken["reason"]
+    assert (len(report["decisions"]), report.get("otherLines", 0)) == (3, 0)
+
+
+def test_of_a_log_that_is_older_than_since_the_records_are_counted(log):
+    text = explain(*log(*WHOLE), "--since", "2026-03-01T13:00:00Z")
+    assert "no audit record since 2026-03-01T13:00:00Z, 5 older ones" in text
+    assert "no audit record was read" not in text
 
 
 def test_a_log_without_a_record_says_so(log):
@@ -613,7 +642,9 @@ def test_verb_preempt_leaves_out_bindings(log):
         (["--recording", "x"], "choose one source"),
         (["--follow"], "an audit log is read once"),
         (["--node", "n"], "no details of nodes"),
-        (["--verb", "filter"], "must be preempt with --from"),
+        (["--verb", "filter"], "must be preempt with --from: /filter and /prioritize"),
+        (["--url", "http://x:1"], "not with --from: no service is asked"),
+        (["--ca-file", "x"], "not with --from: no service is asked"),
         (["--since", "yesterday"], "--since must be a time"),
         (["--scheduler-version", "1.36"], "requires --recording"),
     ],
