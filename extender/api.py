@@ -204,6 +204,7 @@ def why(
     cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
     pod: str | Pod | Mapping[str, Any],
     *,
+    namespace: str | None = None,
     node: str | None = None,
     claims: Iterable[Mapping[str, Any]] = (),
     admission: FileAdmission = "local",
@@ -232,22 +233,31 @@ def why(
     """Explain why a pod is pending, or why it runs on its node; without a pod, list all pending pods.
 
     `pod`: `namespace/name` of a pod in the cluster, or a pod that does not exist yet. `node`: node to show in full;
-    `namespace`: of the pending pods to list, by default all. The other arguments are those of `evaluate`; a pod whose
-    schedulerName has no profile is Unknown. `cluster` itself does not change. Raises RequestError for a pod that cannot
-    be admitted, and for a nonexistent node.
+    `namespace`: of a name without one, by default `default`, or of the pending pods to list, by default all. The other
+    arguments are those of `evaluate`; a pod whose schedulerName has no profile is Unknown. `cluster` itself does not
+    change. Raises RequestError for a pod that cannot be admitted, a nonexistent node, and arguments that do not apply.
     """
+    others = list(claims)
+    before, slash, name = pod.rpartition("/") if isinstance(pod, str) else ("", "", "")
+    if pod is None and node is not None:
+        raise RequestError("node= applies to one pod: pass a pod")
+    if others and (pod is None or isinstance(pod, str)):
+        raise RequestError("claims= applies to a pod that does not exist yet: pass its manifest")
+    if namespace is not None and pod is not None and not isinstance(pod, str):
+        raise RequestError("namespace= applies to a name: a manifest has metadata.namespace")
+    if slash and namespace not in (None, before):
+        raise RequestError(f"namespace {namespace} contradicts {pod}")
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
     history = history or EvictionHistory(time.time_ns())
     if pod is None:
         return pending_report(_snapshot(cluster, ours, admission), ours, history, namespace)
     if isinstance(pod, str):
-        snapshot, (before, _, name) = _snapshot(cluster, ours, admission), pod.rpartition("/")
-        key = (before or "default", name)
+        snapshot, key = _snapshot(cluster, ours, admission), (before or namespace or "default", name)
         found = snapshot.objects.pods.get(key)
         return not_found(snapshot, *key, ours) if found is None else diagnose(snapshot, found, ours, history, node)
     snapshot = _own_snapshot(cluster, ours, admission)
     size = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
-    found, report = _admitted(snapshot, pod, claims, admission, ours)
+    found, report = _admitted(snapshot, pod, others, admission, ours)
     known: Diagnosis = replace_fields(diagnose(snapshot, found, ours, history, node), admission=report, cluster=size)
     return known
 

@@ -182,6 +182,22 @@ def test_why_takes_a_name_or_a_manifest_and_leaves_the_cluster_as_it_is():
     assert here.frozen() == before
 
 
+def test_why_takes_a_name_in_a_namespace_and_refuses_arguments_that_do_not_apply():
+    here = cluster(HALF_FULL, waiting=[incoming("x", namespace="shop")])
+    assert extender.why(here, "x", namespace="shop").pod == "shop/x"
+    assert extender.why(here, "shop/x", namespace="shop").state == "Pending"
+    assert extender.why(here, namespace="shpo").why == "the cluster has no namespace shpo (did you mean shop?)"
+    for arguments, said in (
+        ({"pod": "shop/x", "namespace": "batch"}, "namespace batch contradicts shop/x"),
+        ({"pod": incoming("y"), "namespace": "shop"}, "namespace= applies to a name"),
+        ({"node": "n1"}, "node= applies to one pod"),
+        ({"claims": [{}]}, "claims= applies to a pod that does not exist yet"),
+        ({"pod": "shop/x", "claims": [{}]}, "claims= applies to a pod that does not exist yet"),
+    ):
+        with pytest.raises(RequestError, match=said):
+            extender.why(here, **arguments)
+
+
 @pytest.mark.parametrize("ask", [extender.why, lambda cluster, pod: extender.simulate(cluster, [pod])])
 def test_what_is_not_a_pod_is_refused(ask):
     with pytest.raises(RequestError, match="a Deployment is not a Pod"):

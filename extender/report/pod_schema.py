@@ -269,6 +269,8 @@ class PendingReport(DiagnosisStruct, frozen=True, kw_only=True):
     """Their number, verdicts and commonest cause in one sentence."""
     namespace: str | None
     """Null: all namespaces."""
+    namespace_exists: bool = True
+    """False: the cluster has neither this namespace nor pods in it."""
     cluster: ClusterSize
     version: str
     """Version of kube-scheduler whose verdicts these are, such as 1.36."""

@@ -573,6 +573,7 @@ PENDING_KINDS: dict[str, str] = {
 """Verdict of a pending pod, or its state if kube-scheduler does not try it -> words after the number of such pods."""
 
 PENDING_OMITTED = "{pods} not evaluated in time"
+NO_NAMESPACE = "the cluster has no namespace {namespace}"
 NOTHING_PENDING = "no pod is pending{where}"
 COMMONEST_CAUSE = "commonest cause: {cause} ({pods})"
 

@@ -30,7 +30,19 @@ def test_pods_without_a_node_are_listed_and_no_others():
     found = report(FULL, incoming("new"), done, incoming("away", namespace="shop"))
     assert [one.pod for one in found.pods] == ["default/new", "shop/away"]
     assert [one.pod for one in report(FULL, incoming("away", namespace="shop"), namespace="shop").pods] == ["shop/away"]
-    assert report(FULL, namespace="shop").why == "no pod is pending in namespace shop"
+
+
+def test_a_namespace_that_does_not_exist_is_told_from_one_without_pending_pods():
+    shop = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    empty = report(FULL, namespace="shop", namespaces=[shop])
+    assert (empty.why, empty.namespace_exists) == ("no pod is pending in namespace shop", True)
+    assert report(FULL, namespace="default").why == "no pod is pending in namespace default"
+    typo = report(FULL, namespace="shpo", namespaces=[shop])
+    assert (typo.why, typo.namespace_exists) == ("the cluster has no namespace shpo (did you mean shop?)", False)
+    snapshot = built(cluster(FULL))
+    snapshot.unreadable_tables = frozenset({"namespaces"})
+    unread = pending_report(snapshot, SCHEDULER, namespace="shpo")
+    assert (unread.why, unread.namespace_exists) == ("no pod is pending in namespace shpo", True)
 
 
 def test_causes_are_counted_the_commonest_first_and_the_oldest_pod_of_each_leads():

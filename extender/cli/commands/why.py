@@ -98,9 +98,9 @@ def why(
       extender why --pod pod.yaml
 
     The exit code is 0 if the pod fits or has its node, 1 if it does not fit, 3 if it fits after a preemption, 4 if
-    kube-scheduler does not try it or a plugin that is not evaluated here or another extender decides, 5 if the pod does
-    not exist, and 2 if the cluster cannot be read. Of several pending pods the first of 1, 3 and 4 counts that one of
-    them has; it is 0 if no pod is pending, or all fit.
+    kube-scheduler does not try it or a plugin that is not evaluated here or another extender decides, 5 if the pod or
+    the namespace does not exist, and 2 if the cluster cannot be read. Of several pending pods the first of 1, 3 and 4
+    counts that one of them has; it is 0 if no pod is pending, or all fit.
 
     See docs/why.md and docs/reasons.md.
     """
@@ -296,7 +296,7 @@ def _list(read: "Callable[[], PendingReport]", output: Output, *, no_color: bool
     from extender.cli import logs
     from extender.cli.output import pending_text, tables
     from extender.errors import ClusterLost
-    from extender.report.pod_schema import EXIT_CODES
+    from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
 
     console, is_lost = tables.new_console(no_color), False
     found = read()
@@ -315,6 +315,8 @@ def _list(read: "Callable[[], PendingReport]", output: Output, *, no_color: bool
             continue
         if changes := list(pending_text.changes(before, found, time_ns())):
             tables.print_parts(changes, console)
+    if not found.namespace_exists:
+        raise typer.Exit(NOT_FOUND_EXIT_CODE)
     codes = {EXIT_CODES[one.verdict] for one in found.pods}
     raise typer.Exit(next((code for code in (1, 3, 4) if code in codes), 0))
 

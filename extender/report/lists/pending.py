@@ -6,6 +6,7 @@ Rule: every pod is judged on the cluster as it is, as `diagnose` does; pods of o
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from extender.config.values import suggestion
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.scheduling_signature import template_signature
 from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, TERMINATING_POD_ON_NOMINATED_NODE
@@ -20,6 +21,7 @@ from extender.report.simulation_schema import ClusterSize
 from extender.report.wording import (
     BLOCKED_BY_TERMINATING,
     COMMONEST_CAUSE,
+    NO_NAMESPACE,
     NOTHING_PENDING,
     PENDING_CAUSES,
     PENDING_KINDS,
@@ -66,9 +68,15 @@ def pending_report(
         oldest.setdefault(one.cause, one.since)
     order = sorted(counts, key=lambda cause: (-counts[cause], cause))
     places = {cause: place for place, cause in enumerate(order)}
+    known_namespaces = _namespaces(snapshot)
+    exists = namespace is None or known_namespaces is None or namespace in known_namespaces
+    why = _sentence(reports, order, counts, namespace, len(pods) - len(reports))
+    if not exists:
+        why = NO_NAMESPACE.format(namespace=namespace) + suggestion(namespace or "", sorted(known_namespaces or ()))
     return PendingReport(
-        why=_sentence(reports, order, counts, namespace, len(pods) - len(reports)),
+        why=why,
         namespace=namespace,
+        namespace_exists=exists,
         cluster=ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods)),
         version=scheduler.version,
         release=scheduler.release,
@@ -79,6 +87,14 @@ def pending_report(
         pods=sorted(reports, key=lambda one: (places[one.cause], *_age(one))),
         omitted=len(pods) - len(reports),
     )
+
+
+def _namespaces(snapshot: Snapshot) -> set[str] | None:
+    """Return the namespaces that exist or have pods; None if Namespaces cannot be read: others may exist."""
+    if "namespaces" in snapshot.unreadable_tables:
+        return None
+    found = {one.metadata.name for one in snapshot.objects.namespaces.values()}
+    return found | {one.metadata.namespace for one in snapshot.objects.pods.values()}
 
 
 def _age(one: PendingPodReport) -> tuple[str, str]:

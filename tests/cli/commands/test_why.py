@@ -117,6 +117,14 @@ def test_a_wide_table_names_more_nodes(asked):
     assert "  n0, n1, n2, n3, n4, n5, n6, n7, n8\n" in wide
 
 
+def test_a_list_of_a_namespace_that_does_not_exist_ends_with_5(asked):
+    for output in ("text", "json"):
+        result = asked(FULL, "-n", "defualt", "-o", output)
+        assert result.exit_code == 5
+        assert "the cluster has no namespace defualt (did you mean default?)" in result.stdout
+    assert asked(FULL, "-n", "default").exit_code == 0
+
+
 def test_names_cannot_control_the_terminal(asked):
     nodes: Nodes = {node(f"n1{ESC}", cpu="500m"): []}
     waiting = [incoming(metadata={"name": f"x{ESC}"}, schedulingGates=[{"name": ESC}])]
@@ -490,7 +498,7 @@ def test_the_list_of_one_namespace_and_its_exit_codes(asked):
     assert asked(FULL, "-A", waiting=[incoming()]).exit_code == EXIT_CODES["FitsAfterPreemption"]
     assert asked(FITTING, waiting=[incoming()]).exit_code == EXIT_CODES["Fits"]
     nothing = asked(FULL, "-n", "none", waiting=waiting_pods())
-    assert (nothing.exit_code, nothing.stdout.splitlines()[0]) == (0, "no pod is pending in namespace none")
+    assert (nothing.exit_code, nothing.stdout.splitlines()[0]) == (5, "the cluster has no namespace none")
 
 
 def test_the_list_in_json_and_yaml_is_the_report(asked):
