@@ -43,7 +43,7 @@ from extender.k8s.requests import incoming_requests
 from extender.k8s.workloads import is_mirror
 from extender.report.cycle_report import claim_hint, evicted_pods
 from extender.report.facts.node_facts import facts_of_nodes, summarize
-from extender.report.facts.pods import pod_facts
+from extender.report.facts.pods import nomination_facts, pod_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS
 from extender.report.facts.schema import FactCount, PodStatusFact, UnboundClaimsFact
 from extender.report.lists.similar_names import suggest_pods
@@ -217,8 +217,13 @@ def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None, *, w
     not_evaluated = [name for name, mask in evaluation.filters_not_evaluated.items() if mask.any()]
     # PostFilter plugins run only for a pod that fits on no node, extenders filter only nodes on which it fits.
     not_evaluated += evaluation.extenders("filter") if feasible else profile.not_evaluated_post_filters
+    # Nominated pods play a part only on nodes that take the pod where they have fewer pods.
+    short = {one.name for one in nodes if one.code == Code.UNSCHEDULABLE.text}
+    nominees = (one for one in evaluation.context.nominees if one.status.nominated_node_name in short)
+    others = () if about.node is not None else nomination_facts(evaluation.context.snapshot, nominees)
     judged: Diagnosis = replace(
         about,
+        facts=[*about.facts, *others],
         nodes=nodes,
         reasons=_reason_counts(nodes),
         feasible=feasible,

@@ -444,7 +444,9 @@ def _pod_fact(fact: facts.PodFact) -> str:
         case facts.PodGroupFact(min_count=minimum):
             missing = " (the group does not exist)" if fact.exists is False else ""
             needed = f" of at least {minimum}" if minimum else ""
-            return f"pod group {fact.group}{missing}: {fact.pods}{needed} pods exist, {fact.assigned} have a node"
+            exist = f"{fact.pods}{needed} pods exist" if needed else pluralize(fact.pods, "pod exists", "pods exist")
+            have = "has" if fact.assigned == 1 else "have"
+            return f"pod group {fact.group}{missing}: {exist}, {fact.assigned} {have} a node"
         case facts.NominationFact():
             gone = "" if fact.node_exists else ", which does not exist"
             return f"{fact.pod} (priority {fact.priority}) is nominated to {fact.node}{gone}"

@@ -147,6 +147,10 @@ def _why(failed: Sequence[CycleReport]) -> str:
     return reason if pods == len(failed) else f"{reason} (for {pods} of them)"
 
 
+_SINGULAR = {"were": "was", "exceed": "exceeds"}
+"""Verb of a reason as kube-scheduler writes it for any number of nodes -> the same for one node."""
+
+
 def _reason(cycle: CycleReport) -> str:
     """Return `Insufficient cpu on 4 of 5 nodes, 1 had untolerated taint(s)`.
 
@@ -161,6 +165,8 @@ def _reason(cycle: CycleReport) -> str:
     phrases, of = [], f" of {pluralize(sum(one.nodes or 0 for one in cycle.rejected), 'node')}"
     for reason, nodes in sorted(counts.items(), key=lambda item: (item[0] not in resolvable, -item[1], item[0])):
         verb = reason.removeprefix("node(s) ")  # as after the number of nodes in kube-scheduler's message
+        first, _, rest = verb.partition(" ")
+        verb = f"{_SINGULAR.get(first, first)} {rest}" if nodes == 1 and verb != reason else verb
         phrases.append(f"{reason} on {nodes}{of}" if verb == reason else f"{nodes}{of} {verb}")
         of = ""
     why = join_names(phrases, MAX_LISTED)

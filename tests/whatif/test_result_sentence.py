@@ -21,6 +21,12 @@ def sentence(nodes, *arriving, **scenario):
     return run(snapshot(nodes), *arriving, **scenario).sentence
 
 
+def test_one_node_was_and_several_were():
+    cordoned = [node(name, unschedulable=True) for name in ("c1", "c2")]
+    assert sentence({cordoned[0]: []}, incoming()).endswith("does not fit: 1 of 1 node was unschedulable")
+    assert sentence(dict.fromkeys(cordoned, ()), incoming()).endswith("does not fit: 2 of 2 nodes were unschedulable")
+
+
 # --- pods that arrive -------------------------------------------------------------------------------------------------
 
 

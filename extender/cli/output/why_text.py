@@ -5,6 +5,7 @@ Rule: names and messages are printed through `tables.text`, so that no input can
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -138,7 +139,7 @@ def _history_lines(found: Diagnosis, history: PodHistory) -> Iterator[str]:
 def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
     """Return a row per reason; a wide table also has its code, and names more nodes."""
     rows = []
-    for one in found.reasons:
+    for one in found.reasons if is_wide else _merged(found.reasons):
         examples = one.examples if is_wide else one.examples[:MAX_EXAMPLES]
         code = [text(one.code)] if is_wide else []
         helps = text(describe_help(one.candidates, one.nodes), PREEMPTION_HELP[_help(one.candidates)].style)
@@ -146,6 +147,19 @@ def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
         rows.append((text(one.nodes), text(one.plugin), text(one.reason), *code, helps, text(names)))
     headers = ("NODES", "PLUGIN", "REASON", *(["CODE"] if is_wide else []), "PREEMPTION", "EXAMPLES")
     return AdaptiveTable(headers, rows, lead=3)
+
+
+def _merged(reasons: Sequence[ReasonCount]) -> list[ReasonCount]:
+    """Join the reasons that differ only in their code, which a narrow table does not show."""
+    merged: dict[tuple[str, str, str], ReasonCount] = {}
+    for one in reasons:
+        same = merged.setdefault((one.plugin, one.reason, describe_help(one.candidates, one.nodes)), one)
+        if same is not one:
+            nodes, candidates = same.nodes + one.nodes, same.candidates + one.candidates
+            examples = sorted({*same.examples, *one.examples})
+            joined = replace(same, nodes=nodes, candidates=candidates, examples=examples)
+            merged[one.plugin, one.reason, describe_help(one.candidates, one.nodes)] = joined
+    return sorted(merged.values(), key=lambda one: -one.nodes)
 
 
 def _help(candidates: int) -> PreemptionHelp:

@@ -1,6 +1,7 @@
 """Facts about the pod itself, whichever nodes there are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from extender.core.framework.filter import scheduling_context
 from extender.core.framework.plugins import plugins_missing_permissions
@@ -46,17 +47,8 @@ def pod_facts(snapshot: Snapshot, pod: Pod, profile: Profile | None) -> list[Any
     if profile is None or is_finished(pod):
         return found
     context = scheduling_context(snapshot, pod, profile)
-    nominated = [pod] if status.nominated_node_name and not pod.spec.node_name else []
-    nominated += () if pod.spec.node_name else context.nominees
-    found += [
-        NominationFact(
-            pod=one.key,
-            node=one.status.nominated_node_name,
-            priority=one.priority,
-            node_exists=one.status.nominated_node_name in snapshot.node_row,
-        )
-        for one in nominated[:MAX_LISTED]
-    ]
+    if status.nominated_node_name and not pod.spec.node_name:
+        found += nomination_facts(snapshot, [pod])
     enabled = {*profile.prefilter_plugins, *profile.filter_plugins}
     unreadable = {
         plugin: tables for plugin, tables in plugins_missing_permissions(context, "filter").items() if plugin in enabled
@@ -65,6 +57,13 @@ def pod_facts(snapshot: Snapshot, pod: Pod, profile: Profile | None) -> list[Any
         kinds = {_KIND_OF_TABLE[table] for tables in unreadable.values() for table in tables}
         found.append(UnreadableFact(plugins=tuple(sorted(unreadable)), kinds=tuple(sorted(kinds))))
     return found
+
+
+def nomination_facts(snapshot: Snapshot, pods: Iterable[Pod]) -> Iterator[NominationFact]:
+    """Yield the nominations of pods, of the first few."""
+    for one in islice(pods, MAX_LISTED):
+        node = one.status.nominated_node_name
+        yield NominationFact(pod=one.key, node=node, priority=one.priority, node_exists=node in snapshot.node_row)
 
 
 def _unbound_claims(snapshot: Snapshot, pod: Pod) -> Iterator[str]:

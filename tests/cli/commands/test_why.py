@@ -125,6 +125,15 @@ def test_a_list_of_a_namespace_that_does_not_exist_ends_with_5(asked):
     assert asked(FULL, "-n", "default").exit_code == 0
 
 
+def test_rows_of_a_table_that_differ_only_in_their_hidden_code_are_one(asked):
+    nodes: Nodes = {node("n1", cpu="1"): [pod("full", priority=9000)], node("n2", cpu="100m"): []}
+    rows = [" ".join(line.split()) for line in asked(nodes, "incoming", waiting=[incoming()]).stdout.splitlines()]
+    assert "2 NodeResourcesFit Insufficient cpu no room n1, n2" in rows
+    wide = asked(nodes, "incoming", "-o", "wide", waiting=[incoming()]).stdout
+    assert "Insufficient cpu  Unschedulable " in wide
+    assert "Insufficient cpu  UnschedulableAndUnresolvable " in wide
+
+
 def test_names_cannot_control_the_terminal(asked):
     nodes: Nodes = {node(f"n1{ESC}", cpu="500m"): []}
     waiting = [incoming(metadata={"name": f"x{ESC}"}, schedulingGates=[{"name": ESC}])]

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.core.profile import KubeScheduler, Profile
-from extender.report.diagnose import diagnose
+from extender.report.diagnose import diagnose, not_found
 from extender.report.facts.schema import (
     NominationFact,
     PodGroupFact,
@@ -15,6 +15,8 @@ from extender.report.facts.schema import (
 )
 from extender.report.wording import describe_fact
 from tests.builders import (
+    JSON,
+    NodeObject,
     built,
     cluster,
     incoming,
@@ -82,6 +84,14 @@ def test_nominations_of_the_pod_and_of_others_are_named():
     ]
 
 
+def test_a_nomination_of_another_pod_is_no_fact_where_its_node_plays_no_part():
+    other = incoming("other", priority=5000, status={"phase": "Pending", "nominatedNodeName": "n1"})
+    cordoned: dict[NodeObject, list[JSON]] = {node("n1", unschedulable=True): [], node("n2", cpu="10m"): []}
+    assert diagnosed(cordoned, incoming(), nominees=[other]).facts == []
+    snapshot = built(cluster({node("n1", cpu="1"): []}, waiting=[other]))
+    assert not_found(snapshot, "default", "absent", SCHEDULER).facts == []
+
+
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_pod_group_is_named_with_the_number_of_its_pods(exists):
     label = {"scheduling.x-k8s.io/pod-group": "train"}
@@ -93,9 +103,9 @@ def test_a_pod_group_is_named_with_the_number_of_its_pods(exists):
     fact = PodGroupFact(group="default/train", exists=exists, min_count=4 if exists else None, pods=2, assigned=1)
     assert found.facts == [fact]
     assert describe_fact(fact) == (
-        "pod group default/train: 2 of at least 4 pods exist, 1 have a node"
+        "pod group default/train: 2 of at least 4 pods exist, 1 has a node"
         if exists
-        else "pod group default/train (the group does not exist): 2 pods exist, 1 have a node"
+        else "pod group default/train (the group does not exist): 2 pods exist, 1 has a node"
     )
 
 
