@@ -108,7 +108,8 @@ class AdminSection(Section):
 
 class DebugSection(Section):
     enabled: StrictBool = True
-    """Serve /ui, /decisions, /cluster, /status, /simulate and /recording on the admin listener."""
+    """Serve /ui, /decisions, /cluster, /status, /pending, /nodes, /why, /simulate and /recording on the admin
+    listener."""
     allow_remote: StrictBool = False
     """Serve them to other machines too, not to loopback alone (kubectl port-forward is loopback). Clients can read pod
     names and requests and run simulations."""
