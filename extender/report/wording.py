@@ -5,7 +5,7 @@ kube-scheduler's own reasons and messages stay in their plugins. The page loads 
 Rule: codes and words only; nothing is decided here, and only types of the engine are imported.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
 import msgspec
@@ -592,6 +592,12 @@ PREEMPTION_HELP: dict[PreemptionHelp, Words] = {
 def describe_help(candidates: int, nodes: int) -> str:
     """Return on how many of these nodes evicting pods would make room."""
     return "no room" if not candidates else "makes room" if candidates == nodes else f"makes room on {candidates}"
+
+
+def describe_passed_over(kinds: Mapping[str, int]) -> str:
+    """Name the kinds of a file that place no pods, as of a chart: they change no decision."""
+    counts = join_names([f"{number} {shortened(kind, 80)}" for kind, number in sorted(kinds.items())], 20)
+    return f"ignored, not used by any decision: {counts}"
 
 
 BLOCKED_BY_TERMINATING = "pods that are still terminating on {node}"

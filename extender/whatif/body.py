@@ -97,6 +97,8 @@ def _json_of_yaml(body: bytes) -> bytes:
             found.setdefault("addNodes", []).append({"node": one.object})
         else:
             key = "pods" if one.kind == "Pod" else "workloads" if one.kind in WORKLOAD_KINDS else "claims"
+            if key == "claims":
+                _check_claim(one)  # here it has the number of its document
             found.setdefault(key, []).append(one.object)
     for key, several in found.items():
         if not isinstance(settings.setdefault(key, []), list):

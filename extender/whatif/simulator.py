@@ -9,6 +9,7 @@
 Rule: the caller's snapshot is modified.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -46,8 +47,9 @@ from extender.report.simulation_schema import (
     UntilFull,
     WorkloadPods,
 )
+from extender.report.wording import describe_passed_over
 from extender.whatif import drain, effects
-from extender.whatif.arrivals import Arrivals, PlannedPod, pending_pods
+from extender.whatif.arrivals import Arrivals, PlannedPod, key_of_kind, pending_pods
 from extender.whatif.controllers import DAEMON_SET, Controllers, is_of_daemon_set
 from extender.whatif.daemon_sets import plan_daemon_set
 from extender.whatif.drain import Drain, EvictionAPI
@@ -383,7 +385,10 @@ class _Run:
         return replace(found, sentence=result_sentence(found))
 
     def _notes(self) -> Iterator[str]:
-        """Yield notes about pods that the simulation does not create."""
+        """Yield notes about objects that are not read, and pods that the simulation does not create."""
+        passed_over = Counter(one.kind for one in self.scenario.claims if key_of_kind(one) is None)
+        if passed_over:
+            yield describe_passed_over(passed_over)
         for pod in dict.fromkeys(self.controllers.given_up):
             yield f"pod {pod} was evicted again and again: it is not recreated any more"
         if self._added:

@@ -7,7 +7,8 @@ import pytest
 from extender.core.profile import KubeScheduler
 from extender.errors import RequestError
 from extender.whatif.body import decode_body
-from tests.builders import incoming
+from extender.whatif.simulator import simulate
+from tests.builders import incoming, node, snapshot
 
 POD = """
 apiVersion: v1
@@ -39,6 +40,14 @@ def test_documents_are_what_their_kind_says():
     assert (names(found.pods), names(found.workloads), names(found.claims)) == (["web"], ["many"], ["b"])
     assert [(one.node.name[1], one.count) for one in found.add_nodes] == [("extra", 1)]
     assert (found.pending, found.drain) == (True, ["n1"])
+
+
+def test_a_kind_that_no_decision_reads_is_noted_and_a_misspelled_one_named_with_its_document():
+    config = "{kind: ConfigMap, apiVersion: v1, metadata: {name: c}}"
+    found = simulate(snapshot({node("n1"): []}), KubeScheduler(), decoded(f"{POD}---\n{config}\n---\n{BUDGET}\n"))
+    assert found.notes[-1:] == ["ignored, not used by any decision: 1 ConfigMap"]
+    with pytest.raises(RequestError, match=r"the body, document 2: expected a ResourceClaim, .* not v1 pod"):
+        decoded(POD + "---\n{kind: pod, apiVersion: v1, metadata: {name: a}}\n")
 
 
 def test_scalars_are_those_of_kubectl():

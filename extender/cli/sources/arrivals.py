@@ -82,10 +82,11 @@ def read_nodes(files: Sequence[str]) -> "list[RawManifest]":
 
 
 def print_passed_over(kinds: Mapping[str, int]) -> None:
-    """Name the kinds of a file that place no pods, as of a chart: they change no decision."""
+    """Name the kinds that change no decision, if there are any."""
+    from extender.report.wording import describe_passed_over
+
     if kinds:
-        counts = join_names([f"{number} {shortened(kind, 80)}" for kind, number in sorted(kinds.items())], 20)
-        logs.print_message(f"ignored, not used by any decision: {counts}")
+        logs.print_message(describe_passed_over(kinds))
 
 
 def dry_run_of(mode: "AdmissionMode", api: "ApiServer | None", strict: bool) -> "Admit | None":
