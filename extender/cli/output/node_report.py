@@ -45,6 +45,8 @@ def render(
         yield from _render_scores(decision, node)
     if node.rank is not None:
         yield from _render_rank(decision, node)
+    if node.free:
+        yield from _render_free(decision.incoming.requests, node)
     if node.allocatable:
         yield from render_resources(decision.incoming.requests, node)
     if node.pods:
@@ -160,6 +162,17 @@ def _render_rank(decision: DecisionReport, node: NodeReport) -> Iterator[Rendera
     yield decision_report.candidates_table(decision, [node] if is_best else [best, node])
     if node.loses_by is not None or total == 1:
         yield indented(text(decision_report.ranking_note(decision), "dim"))
+
+
+def _render_free(requests: ResourceAmounts, node: NodeReport) -> Iterator[RenderableType]:
+    """Render what is left of the resources that the pod requests, where NodeResourcesFit rejects the node."""
+    yield from section_heading("resources")
+    rows, wanted = [], {**requests, "pods": 1}
+    for name, left in node.free.items():
+        needed = wanted.get(name, 0)
+        free, need = format_together(name, (left, needed))
+        rows.append((text(name), text(free, "bold red" if left < needed else ""), text(need)))
+    yield AdaptiveTable(("RESOURCE", "FREE", "NEEDED"), rows)
 
 
 def render_resources(requests: ResourceAmounts, node: NodeReport) -> Iterator[RenderableType]:

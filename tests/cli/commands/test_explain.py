@@ -710,6 +710,13 @@ def test_a_node_on_which_the_pod_fits_passed_all_filters():
     assert "  all passed: NodeName, NodeUnschedulable, " in printed_node(filtered({node("n1"): []}, ["n1"]), "n1")
 
 
+def test_a_filter_decision_shows_what_is_free_where_resources_reject_the_node():
+    shown = printed_node(filtered({node("n1", cpu="1500m"): [pod("a")]}, ["n1"]), "n1")
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["RESOURCE", "FREE", "NEEDED"] in rows
+    assert ["cpu", "0.5", "1"] in rows
+
+
 def test_nominated_pods_and_policies_that_found_the_victims_are_named():
     waiting = [incoming("nominee", priority=1000, status={"nominatedNodeName": "n1"})]
     found = preempted({node("n1", cpu="2"): [pod("a"), pod("b")]}, {"n1": []}, waiting=waiting)
