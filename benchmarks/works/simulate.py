@@ -113,7 +113,7 @@ def in_child(work: Callable[[], list[bytes] | Iterator[bytes]]) -> bytes:
     """Return what the work writes in a child process."""
 
     async def run() -> bytes:
-        return await ForkedWorker.start(work, SECONDS).result(SECONDS)
+        return await ForkedWorker.start(work, SECONDS).result(SECONDS, "take a smaller case")
 
     return asyncio.run(run())
 
