@@ -6,13 +6,12 @@ Rule: codes and words only; nothing is decided here, and only types of the engin
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 import msgspec
 
 from extender.admission.findings import ASSUMED, LEFT_OUT, PRUNED
 from extender.core.scheduling_cycle.result import ClaimAllocation
-from extender.k8s.objects import Taint
 from extender.report.audit.schema import AuditEnd
 from extender.report.facts import schema as facts
 from extender.report.facts.schema import AnyFact, FactCount
@@ -20,6 +19,9 @@ from extender.report.pod_schema import PodState, PreemptionHelp, Verdict
 from extender.report.schema import NodeOutcome, SourceReport
 from extender.report.simulation_schema import AdmissionReport, EvictionCause, EvictionRefusal
 from extender.utilities.text import join_names, more, pluralize, rounded_amount, shortened
+
+if TYPE_CHECKING:  # commands that ask a service start without the objects of Kubernetes
+    from extender.k8s.objects import Taint
 
 
 class Words(NamedTuple):
@@ -347,7 +349,7 @@ def _brief_node_fact(fact: facts.NodeFact) -> str:
     assert_never(fact)
 
 
-def taint_text(taint: Taint | facts.TaintFact) -> str:
+def taint_text(taint: "Taint | facts.TaintFact") -> str:
     """Return `key=value:effect`, or `key:effect` without a value."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
