@@ -51,9 +51,10 @@ def created(plane) -> list[Pair]:
     time.sleep(record.CACHE_SECONDS)
     found: list[Pair] = []
     workloads: list[tuple[Pair, JSON]] = []
-    for number in range(MANIFESTS):
-        # As parsed JSON: texts that are the very objects of our defaults compare otherwise (msgspec's omit_defaults).
-        kind, sent = json.loads(json.dumps(random_manifest(SEED, number)))
+    # As parsed JSON: texts that are the very objects of our defaults compare otherwise (msgspec's omit_defaults).
+    drawn = [(number, *json.loads(json.dumps(random_manifest(SEED, number)))) for number in range(MANIFESTS)]
+    # Workloads last: a DaemonSet gets a pod for each node that is there for a moment.
+    for number, kind, sent in sorted(drawn, key=lambda one: one[1] in WORKLOADS):
         pair: Pair = {"id": number, "kind": kind, "given": world, "sent": sent, "stored": None, "refused": None}
         pair["also"] = []
         try:
