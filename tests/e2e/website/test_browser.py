@@ -34,7 +34,7 @@ def open_page(browser, address):
 
 def test_the_terminal_session_plays(open_page):
     page = open_page()
-    expect(page.locator(".ap-player")).to_contain_text("shop/cart-9 fits on none of 12 nodes")
+    expect(page.locator(".ap-player")).to_contain_text("the example cluster that ships with the package: 12 nodes")
 
 
 def test_the_search_finds_a_word(open_page):
