@@ -71,6 +71,15 @@ class Object(Value, frozen=True):
     metadata: ObjectMeta
 
 
+class NamespacedObject(Object, frozen=True):
+    """Base of objects that reports name by their namespace, too."""
+
+    @property
+    def key(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
 class LabelSelectorRequirement(Value, frozen=True):
     key: str
     operator: str
@@ -391,15 +400,10 @@ class PodStatus(Value, frozen=True):
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
-class Pod(Object, frozen=True, gc=True, weakref=True):
+class Pod(NamespacedObject, frozen=True, gc=True, weakref=True):
     # Weak references need gc=True; the collector still skips a pod's fields, which are untracked.
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
-
-    @property
-    def key(self) -> str:
-        """Return `namespace/name`."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
     def priority(self) -> int:

@@ -275,7 +275,7 @@ class DeviceReasons:
         is_admin = isinstance(asks, ExactDeviceRequest) and bool(asks.admin_access)
         # Admin access does not allocate the device, so the device may be in use.
         if one.id in state.devices and not is_admin:
-            users = [f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in self.users.get(one.id, ())]
+            users = [claim.key for claim in self.users.get(one.id, ())]
             return IN_USE + listed(users)
         if one.device.consumes_counters and not features.dra_partitionable_devices:
             return "consumes counters (DRAPartitionableDevices is off)"

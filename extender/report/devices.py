@@ -72,7 +72,7 @@ def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) ->
     own = [
         PodClaimReport(name=one.name, note=shortened(one.problem) or "no claim is needed")
         if one.claim is None
-        else PodClaimReport(name=one.name, claim=_key(one.claim), note=_allocation(one.claim))
+        else PodClaimReport(name=one.name, claim=one.claim.key, note=_allocation(one.claim))
         for one in devices.claims
     ]
     snapshot = Snapshot.build(ClusterObjects(device_classes=devices.classes), features)
@@ -99,10 +99,6 @@ def _results(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
 
 def _names(results: Sequence[DeviceRequestAllocationResult]) -> list[str]:
     return [f"{one.driver}/{one.pool}/{one.device}" for one in results]
-
-
-def _key(claim: ResourceClaim) -> str:
-    return f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
 # --- the claims on one node -----------------------------------------------------------------------------------------
@@ -173,7 +169,7 @@ def _own_claim(name: str, claim: ResourceClaim | None, problem: str, node: Node)
     if claim is None:
         return ClaimReport(name=name, summary=shortened(problem) or "no claim is needed")
     if claim.status.allocation is None:
-        return ClaimReport(name=name, claim=_key(claim), summary="")
+        return ClaimReport(name=name, claim=claim.key, summary="")
     # An allocated claim pins the pod to the nodes that can reach its devices.
     selector = claim.status.allocation.node_selector
     try:
@@ -182,7 +178,7 @@ def _own_claim(name: str, claim: ResourceClaim | None, problem: str, node: Node)
     except NodeSelectorError as error:
         where = str(error)
     summary = f"{_allocation(claim)}; {where}"
-    return ClaimReport(name=name, claim=_key(claim), summary=summary, devices=_names(_results(claim))[:MAX_DEVICES])
+    return ClaimReport(name=name, claim=claim.key, summary=summary, devices=_names(_results(claim))[:MAX_DEVICES])
 
 
 def _extended_resources(snapshot: Snapshot, pod: Pod) -> ClaimToAllocate | None:

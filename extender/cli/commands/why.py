@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic, sleep, time_ns
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeVar
 
 import typer
 
 from extender.cli import options
-from extender.errors import ClusterFileError, printable_json
+from extender.errors import ClusterFileError, ClusterLost, printable_json
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only when needed
     from extender.cli.sources.why_source import PodCluster, Read, ReportTarget
@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only wh
     from extender.config import Configuration
     from extender.report.pod_schema import Diagnosis, PendingReport
     from extender.report.schema import SourceReport
+
+T = TypeVar("T")
 
 Output = Literal["text", "wide", "json", "yaml"]
 
@@ -253,6 +255,18 @@ def _read_pending(read: "Read", warned: set[str]) -> "PendingReport":
     return known
 
 
+def _read_again(read: Callable[[], T], lost: ClusterLost | None) -> tuple[T | None, ClusterLost | None]:
+    """Return the answer or, for example while the API server restarts, the error; print only the first of several."""
+    from extender.cli import logs
+
+    try:
+        return read(), None
+    except ClusterLost as error:
+        if lost is None:
+            logs.print_message(f"{error}; trying again")
+        return None, error
+
+
 # --- --wait -----------------------------------------------------------------------------------------------------------
 
 _FINAL_STATES = ("NotFound", "Finished", "Terminating")
@@ -265,7 +279,6 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
     Raises ClusterLost if the last attempt to read the cluster failed.
     """
     from extender.cli import logs
-    from extender.errors import ClusterLost
 
     deadline, lost = monotonic() + limit, None
     while found.verdict != "Fits" and found.state not in _FINAL_STATES:
@@ -276,15 +289,11 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
             logs.print_message(f"{found.pod} does not fit after {limit:g} s")
             break
         sleep(min(left, WAIT_INTERVAL_SECONDS))
-        try:
-            before, found, lost = found, diagnose(), None
-        except ClusterLost as error:  # for example while its API server restarts
-            if lost is None:
-                logs.print_message(f"{error}; trying again")
-            lost = error
-            continue
-        if found.why != before.why:
-            logs.print_message(found.why)
+        again, lost = _read_again(diagnose, lost)
+        if again is not None:
+            if again.why != found.why:
+                logs.print_message(again.why)
+            found = again
     return found
 
 
@@ -293,28 +302,21 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
 
 def _list(read: "Callable[[], PendingReport]", output: Output, *, no_color: bool, watch: bool) -> NoReturn:
     """Print the pending pods, and with `watch` changes until the user interrupts; exit with the code for all pods."""
-    from extender.cli import logs
     from extender.cli.output import pending_text, tables
-    from extender.errors import ClusterLost
     from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
 
-    console, is_lost = tables.new_console(no_color), False
-    found = read()
+    console, found, lost = tables.new_console(no_color), read(), None
     if output in ("text", "wide"):
         tables.print_parts(pending_text.render(found, time_ns(), is_wide=output == "wide"), console)
     else:
         _print_plain(found, output)
     while watch:
         sleep(WAIT_INTERVAL_SECONDS)
-        try:
-            before, found, is_lost = found, read(), False
-        except ClusterLost as error:  # for example while its API server restarts
-            if not is_lost:
-                logs.print_message(f"{error}; trying again")
-            is_lost = True
-            continue
-        if changes := list(pending_text.changes(before, found, time_ns())):
-            tables.print_parts(changes, console)
+        again, lost = _read_again(read, lost)
+        if again is not None:
+            if changes := list(pending_text.changes(found, again, time_ns())):
+                tables.print_parts(changes, console)
+            found = again
     if not found.namespace_exists:
         raise typer.Exit(NOT_FOUND_EXIT_CODE)
     codes = {EXIT_CODES[one.verdict] for one in found.pods}

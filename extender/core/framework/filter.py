@@ -9,6 +9,7 @@ Rule: all nodes are evaluated at once, plugins in the profile's order; the first
 import weakref
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import UnknownNode
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import Features
+
+CheckT = TypeVar("CheckT", bound=Check)
 
 _CODE_LIMIT = max(Code) + 1
 """Every Code is less than this number."""
@@ -93,6 +96,11 @@ class FilterResults:
     def rows(self, code: Code) -> NodeRows:
         """Return the rows of the nodes with this code."""
         return np.flatnonzero(self.codes == code)
+
+    def only_check(self, kind: type[CheckT]) -> tuple[CheckT, IntArray] | None:
+        """Return the only check of this class, with its headroom beside the nominated pods; None without one."""
+        found = ((one, self.headrooms[0][index]) for index, one in enumerate(self.checks) if isinstance(one, kind))
+        return next(found, None)
 
     def status(self, row: int) -> Status:
         """Return the status of node `row`, with reasons."""

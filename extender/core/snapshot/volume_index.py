@@ -99,7 +99,7 @@ class VolumeIndex(Index):
         if storage_class is None or not driver:
             return None
         # The line break keeps these handles apart from those of real volumes, which never contain one.
-        handle = f"unbound\n{claim.metadata.namespace}/{claim.metadata.name}"
+        handle = f"unbound\n{claim.key}"
         return (driver, handle), driver != storage_class.provisioner
 
     def native_drivers(self, pod: Pod) -> frozenset[str]:

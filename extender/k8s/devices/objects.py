@@ -12,6 +12,7 @@ from msgspec import field
 from extender.k8s.objects import (
     Condition,
     Int64,
+    NamespacedObject,
     NodeSelector,
     Object,
     ObjectMeta,
@@ -130,7 +131,7 @@ class ResourceClaimStatus(Value, frozen=True):
     devices: list[AllocatedDeviceStatus] | None = None
 
 
-class ResourceClaim(Object, frozen=True):
+class ResourceClaim(NamespacedObject, frozen=True):
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
 

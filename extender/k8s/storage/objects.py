@@ -9,6 +9,7 @@ from extender.k8s.objects import (
     Int32,
     InTreeDisk,
     LabelSelector,
+    NamespacedObject,
     NodeSelector,
     Object,
     QuantityText,
@@ -38,7 +39,7 @@ class PhaseStatus(Value, frozen=True):
     phase: str = ""
 
 
-class PersistentVolumeClaim(Object, frozen=True):
+class PersistentVolumeClaim(NamespacedObject, frozen=True):
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PhaseStatus = PhaseStatus()
 

@@ -53,8 +53,7 @@ def is_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> bool:
 
 def not_for_pod_message(claim: PersistentVolumeClaim, pod: Pod) -> str:
     """Return kube-scheduler's message about an ephemeral volume's claim that the pod does not own."""
-    named = f"{claim.metadata.namespace}/{claim.metadata.name}"
-    return f"PVC {named} was not created for pod {pod.key} (pod is not owner)"
+    return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:

@@ -117,14 +117,14 @@ def _attractions(evaluation: Evaluation) -> FactsOf:
         namespaces=join_names([one for one in namespaces if one], MAX_LISTED),
     )
     # 2. Without the constraint, a topology key is one that no node has: all nodes have the same facts.
-    check = next((one for one in run.checks if isinstance(one, AffinityConstraint)), None)
-    if check is None:
+    constraint = run.only_check(AffinityConstraint)
+    if constraint is None:
         missing = [key for key in keys if key not in snapshot.node_label_keys]
         unlabelled = [replace(common, topology_key=key) for key in missing[:MAX_COLLECTED]]
         everywhere = limited(unlabelled, len(missing))
         return lambda _row: everywhere
     # 3. Matching pods per domain.
-    found = []
+    check, found = constraint[0], []
     for place, key in enumerate(keys):
         column, matching = snapshot.label(key), check.ranked_demand.columns[place]
         assert isinstance(matching, PodAmounts)

@@ -97,9 +97,7 @@ def _allocated_fact(claim: ResourceClaim) -> ResourceClaimFact:
 
 
 def _key(claim: ResourceClaim) -> str:
-    return (
-        EXTENDED_RESOURCES if claim.metadata.name == IN_MEMORY else f"{claim.metadata.namespace}/{claim.metadata.name}"
-    )
+    return EXTENDED_RESOURCES if claim.metadata.name == IN_MEMORY else claim.key
 
 
 @derived("resource_claims", "resource_slices")

@@ -75,7 +75,7 @@ def _unbound_claims(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
             continue
         storage_class = found.storage_class(claim_class(claim))
         if storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
-            yield f"{claim.metadata.namespace}/{claim.metadata.name}"
+            yield claim.key
 
 
 def resize_facts(pod: Pod, features: Features) -> Iterator[ResizeFact]:

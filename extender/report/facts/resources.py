@@ -26,12 +26,10 @@ def resource_facts(evaluation: Evaluation) -> FactsOf:
     """Say what is requested, free and allocatable of each resource of which the node has too little."""
     context, run = evaluation.context, evaluation.filter
     snapshot = context.snapshot
-    found = [
-        (one, run.headrooms[0][index]) for index, one in enumerate(run.checks) if isinstance(one, ResourceConstraint)
-    ]
-    if not found:
+    found = run.only_check(ResourceConstraint)
+    if found is None:
         return lambda _row: ()
-    ((check, headroom),) = found
+    check, headroom = found
     columns = [_Column(snapshot, check, headroom, column) for column in range(len(check.names))]
     requests, resizing = incoming_requests(context.pod, context.features), _resizing(snapshot)
     nowhere = [_of_no_node(name, requests[name]) for name in sorted(check.absent)]

@@ -20,12 +20,10 @@ from extender.report.facts.schema import MAX_LISTED, DomainCount, FactsOf, Sprea
 def spread_facts(evaluation: Evaluation) -> FactsOf:
     """Say the skew that each constraint would have, the minimum and the domains that have it."""
     run, context = evaluation.filter, evaluation.context
-    found = [
-        (one, run.headrooms[0][index]) for index, one in enumerate(run.checks) if isinstance(one, SpreadConstraint)
-    ]
-    if not found:
+    found = run.only_check(SpreadConstraint)
+    if found is None:
         return lambda _row: ()
-    ((check, headroom),) = found
+    check, headroom = found
     fails, nominated = (headroom < 0) | ~check.has_key, check.nominated_demand
     constraints = [_Constraint(evaluation, one, nodes) for one, nodes in zip(*hard_constraints(context), strict=True)]
 

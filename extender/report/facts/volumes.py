@@ -160,7 +160,7 @@ def _topology(
         has = tuple([(key, value) for key in keys if (value := labels.get(key)) != name])
         if has not in known:
             known[has] = VolumeTopologyFact(
-                claim=_key(claim),
+                claim=claim.key,
                 volume="" if volume is None else volume.metadata.name,
                 storage_class=claim_class(claim),
                 driver="" if volume is None else _driver(volume),
@@ -180,7 +180,7 @@ def _storage_capacity(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Calla
     numbers = np.where(capacity.largest < 0, -1, capacity.number).tolist()
     facts = [
         StorageCapacityFact(
-            claim=_key(claim),
+            claim=claim.key,
             storage_class=name,
             driver=storage_class.provisioner,
             requested=requested_text(claim),
@@ -204,7 +204,7 @@ def _no_volume(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Callable[[in
         of_node = _topology(snapshot, allowed, claim)
     if node is None:
         return of_node
-    elsewhere = SelectedNodeFact(claim=_key(claim), node=node, node_exists=node in snapshot.node_row)
+    elsewhere = SelectedNodeFact(claim=claim.key, node=node, node_exists=node in snapshot.node_row)
     return lambda row: of_node(row) if snapshot.node_names[row] == node else elsewhere
 
 
@@ -250,7 +250,7 @@ def _volume_match(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Callable[
         key = "" if volume is None else volume.metadata.name, found
         if key not in known:
             known[key] = VolumeMatchFact(
-                claim=_key(claim),
+                claim=claim.key,
                 storage_class=name,
                 requested=requested_text(claim),
                 access_modes=tuple(islice(claim.spec.access_modes or (), MAX_TERMS)),
@@ -289,7 +289,3 @@ def _driver(volume: PersistentVolume) -> str:
         return volume.spec.csi.driver
     migrated = migrated_volume(volume.spec, volume.metadata.labels)
     return "" if migrated is None else migrated[0]
-
-
-def _key(claim: PersistentVolumeClaim) -> str:
-    return f"{claim.metadata.namespace}/{claim.metadata.name}"

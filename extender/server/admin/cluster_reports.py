@@ -24,7 +24,7 @@ from extender.report.pod_schema import Diagnosis
 from extender.report.wording import describe_fact
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
-from extender.server.admin.snapshot_copy import SnapshotCopies, response_of
+from extender.server.admin.snapshot_copy import SnapshotCopies, own_snapshot, response_of
 from extender.server.context import ServerContext
 from extender.server.http.query import check_parameters, choice, number
 
@@ -83,7 +83,7 @@ class ClusterReports:
         def explain(
             cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory
         ) -> ExplainedPod:
-            snapshot = cluster if isinstance(cluster, Snapshot) else Snapshot.build(cluster, scheduler.features)
+            snapshot = own_snapshot(cluster, scheduler)
             pod = snapshot.objects.pods.get(key)
             if pod is None:
                 raise NotFound(not_found(snapshot, *key, scheduler).why)

@@ -25,7 +25,7 @@ from extender.report.lists.pending import pending_report
 from extender.report.pod_schema import PendingReport
 from extender.server.admin.fork_worker import CHUNK_BYTES
 from extender.server.admin.in_flight_limit import InFlightLimit, LimitedResponse
-from extender.server.admin.snapshot_copy import SnapshotCopies
+from extender.server.admin.snapshot_copy import SnapshotCopies, own_snapshot
 from extender.server.http.query import check_parameters
 from extender.utilities.log_throttle import ThrottledLoggers
 
@@ -117,6 +117,6 @@ async def _chunks(answer: PendingList, report: bytes) -> AsyncIterator[bytes]:
 
 
 def _report(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory) -> PendingReport:
-    snapshot = cluster if isinstance(cluster, Snapshot) else Snapshot.build(cluster, scheduler.features)
+    snapshot = own_snapshot(cluster, scheduler)
     end = time.monotonic() + MAX_EVALUATION_SECONDS
     return pending_report(snapshot, scheduler, history, is_time_over=lambda: time.monotonic() >= end)

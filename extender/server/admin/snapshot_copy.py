@@ -56,6 +56,11 @@ class SnapshotCopies:
             return await run_in_threadpool(_answer, work, *await self._decision_thread.run(frozen_inputs))
 
 
+def own_snapshot(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -> Snapshot:
+    """Return the snapshot that a work was given, or one of the objects."""
+    return cluster if isinstance(cluster, Snapshot) else Snapshot.build(cluster, scheduler.features)
+
+
 def response_of(answer: bytes) -> Response:
     """Return the HTTP response of an answer of `SnapshotCopies.run`."""
     return Response(answer[3:], int(answer[:3]), media_type="application/json")
