@@ -46,6 +46,7 @@ from extender.report.facts.node_facts import facts_of_nodes, summarize
 from extender.report.facts.pods import nomination_facts, pod_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS
 from extender.report.facts.schema import FactCount, PodStatusFact, UnboundClaimsFact
+from extender.report.facts.wording import describe_fact, in_brackets
 from extender.report.lists.similar_names import suggest_pods
 from extender.report.pod_schema import (
     Diagnosis,
@@ -64,15 +65,7 @@ from extender.report.scheduler_report import changed_policies, limitations
 from extender.report.schema import NodeOutcome, NodeReport
 from extender.report.simulation_schema import ClusterSize
 from extender.report.tried_node import TriedNode
-from extender.report.wording import (
-    LAST_TRY,
-    NOT_TRIED_SENTENCES,
-    REJECTED_BY,
-    RETRY,
-    STATE_NOT_FOUND,
-    describe_fact,
-    in_brackets,
-)
+from extender.report.wording import LAST_TRY, NOT_TRIED_SENTENCES, REJECTED_BY, RETRY, STATE_NOT_FOUND
 from extender.utilities.text import is_bytes, join_counts, join_names, pluralize
 
 MAX_EXAMPLES = 10

@@ -20,7 +20,7 @@ from extender.core.snapshot.arrays import MAX_AMOUNT
 from extender.k8s import quantity
 from extender.report.facts import schema as facts
 from extender.report.facts.node_facts import FACTS, facts_of_nodes
-from extender.report.wording import describe_fact
+from extender.report.facts.wording import describe_fact
 from tests.builders import stored_cluster, typed
 from tests.parity.agreement import CATEGORIES_OF_1_37, EVERY_CATEGORY, load
 from tests.parity.parity import NOW, Evaluated

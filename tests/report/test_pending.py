@@ -5,9 +5,9 @@ import pytest
 from extender.core.profile import KubeScheduler, Limits, PreemptionPolicy, Profile
 from extender.k8s.time import SECOND, human_duration
 from extender.report import diagnose as diagnosing
+from extender.report.facts.wording import brief_fact
 from extender.report.lists import pending
 from extender.report.lists.pending import pending_report
-from extender.report.wording import brief_fact
 from tests.builders import JSON, NodeObject, built, cluster, incoming, node, pod
 
 SCHEDULER = KubeScheduler((Profile(),))

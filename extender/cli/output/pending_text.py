@@ -11,8 +11,9 @@ from rich.text import Text
 
 from extender.cli.output.tables import AdaptiveTable, format_timestamp, indented, section_heading, text
 from extender.k8s.time import format_time, human_duration, parse_time
+from extender.report.facts.wording import brief_fact
 from extender.report.pod_schema import PendingPodReport, PendingReport
-from extender.report.wording import PREEMPTION_HELP, VERDICT_STYLES, brief_fact, describe_source
+from extender.report.wording import PREEMPTION_HELP, VERDICT_STYLES, describe_source
 from extender.utilities.text import join_names, pluralize
 
 MAX_VICTIMS = 2

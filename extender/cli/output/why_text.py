@@ -22,6 +22,7 @@ from extender.cli.output.tables import (
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.framework.status import cut_message
 from extender.report.diagnose import evicted_sentence
+from extender.report.facts.wording import brief_fact, describe_cause, describe_fact
 from extender.report.pod_schema import (
     Diagnosis,
     NodeDiagnosis,
@@ -34,10 +35,7 @@ from extender.report.wording import (
     PREEMPTION_HELP,
     STATUS_CODES,
     VERDICT_STYLES,
-    brief_fact,
     describe_admission,
-    describe_cause,
-    describe_fact,
     describe_help,
     describe_source,
 )

@@ -41,6 +41,7 @@ from extender.report.facts.nodes import (
     declared_feature_facts,
     node_affinity_facts,
     node_name_facts,
+    taint_facts,
 )
 from extender.report.facts.ports import port_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS, resource_facts
@@ -60,7 +61,6 @@ from extender.report.facts.schema import (
     VolumeMatchFact,
 )
 from extender.report.facts.spread import spread_facts
-from extender.report.facts.taints import taint_facts
 from extender.report.facts.volume_use import volume_limit_facts, volume_restriction_facts
 from extender.report.facts.volumes import volume_binding_facts, volume_zone_facts
 from extender.report.pod_schema import NodeDiagnosis

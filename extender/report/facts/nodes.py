@@ -1,10 +1,12 @@
-"""Facts about the node itself: cordon, name, labels, declared features.
+"""Facts about the node itself: cordon, name, taints, labels, declared features.
 
-NodeUnschedulable, NodeName, NodeAffinity and NodeDeclaredFeatures.
+NodeUnschedulable, NodeName, TaintToleration, NodeAffinity and NodeDeclaredFeatures.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import cache
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -14,12 +16,15 @@ from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins.node_declared_features import declared_features, required_features
 from extender.core.snapshot.selector_index import nodes_in_any_term, nodes_matching, nodes_meeting
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.objects import Taint, Toleration
 from extender.k8s.selectors import (
+    HARD_EFFECTS,
     FieldRequirement,
     NodeMatcher,
     Requirement,
     compile_node_selector,
     required_node_affinity,
+    tolerates,
 )
 from extender.report.facts.schema import (
     MAX_LISTED,
@@ -28,6 +33,7 @@ from extender.report.facts.schema import (
     FactsOf,
     NodeNameFact,
     NodeRequirementFact,
+    TaintFact,
     UnschedulableFact,
     ValueCount,
 )
@@ -48,6 +54,30 @@ def node_name_facts(evaluation: Evaluation) -> FactsOf:
     wanted, row_of = evaluation.context.pod.spec.node_name, evaluation.context.snapshot.node_row
     fact = NodeNameFact(name=wanted, exists=wanted in row_of)
     return lambda row: [fact] if wanted and row != row_of.get(wanted) else []
+
+
+def taint_facts(evaluation: Evaluation) -> FactsOf:
+    """Name every taint that the pod does not tolerate; kube-scheduler's reason names the first one, or none."""
+    context, taints = evaluation.context, evaluation.context.snapshot.taints
+    compares = context.features.taint_toleration_comparison_operators
+    # A pod may have thousands of tolerations: only those of the taint's key, or of any key, are compared with it.
+    tolerations = defaultdict[str, dict[Toleration, None]](dict)
+    for one in context.pod.spec.tolerations or ():
+        tolerations[one.key][one] = None
+
+    def is_tolerated(taint: Taint) -> bool:
+        found = chain(tolerations.get("", ()), tolerations.get(taint.key, ()))
+        return any(tolerates(one, taint, compares=compares) for one in found)
+
+    @cache
+    def of_list(code: int) -> list[TaintFact]:
+        return [
+            TaintFact(key=taint.key, value=taint.value, effect=taint.effect)
+            for taint in taints.values[code]
+            if taint.effect in HARD_EFFECTS and not is_tolerated(taint)
+        ]
+
+    return lambda row: of_list(int(taints.codes[row]))
 
 
 def declared_feature_facts(evaluation: Evaluation) -> FactsOf:

@@ -1,7 +1,7 @@
 """The JSON schema of facts: what exactly makes a plugin reject a node, in typed fields.
 
 Amounts are exact quantities as kubectl prints them: 250m, 3, 4Gi, 15839424Ki. Selectors are in kubectl's notation.
-`report.wording.describe_fact` has the sentences.
+`report.facts.wording` has the sentences.
 
 Rule: types only; the other modules of this package fill them in, from the objects that the plugin reads.
 """

@@ -14,8 +14,8 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Node, Pod
 from extender.k8s.requests import allocatable, incoming_requests
 from extender.k8s.version.features import Features
+from extender.report.facts.wording import taint_text
 from extender.report.lists.node_schema import ListedNodes, NodeDetail, NodePod, NodeSort, NodeSummary
-from extender.report.wording import taint_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotFound
 from extender.k8s.kinds import ClusterObjects
 from extender.report.diagnose import diagnose, not_found
+from extender.report.facts.wording import describe_fact
 from extender.report.lists.node_schema import NodeSort
 from extender.report.lists.nodes import NodeColumns, NodeCopy, NodeQuery
 from extender.report.lists.page_schema import ExplainedPod
 from extender.report.pod_schema import Diagnosis
-from extender.report.wording import describe_fact
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
 from extender.server.admin.snapshot_copy import SnapshotCopies, own_snapshot, response_of

@@ -5,8 +5,8 @@ from typing import Any
 
 from extender.core.profile import KubeScheduler, Profile
 from extender.report.diagnose import diagnose
+from extender.report.facts.wording import describe_fact
 from extender.report.pod_schema import Diagnosis
-from extender.report.wording import describe_fact
 from tests.builders import JSON, NodeObject, built, cluster, incoming, typed
 
 

@@ -12,7 +12,7 @@ from extender.report.facts.schema import (
     MissingOnNodeFact,
     ResourceClaimFact,
 )
-from extender.report.wording import describe_fact
+from extender.report.facts.wording import describe_fact
 from tests.builders import built, cluster, incoming, node, typed
 from tests.device_builders import (
     claim,

@@ -13,7 +13,7 @@ from extender.report.facts.schema import (
     UnboundClaimsFact,
     UnreadableFact,
 )
-from extender.report.wording import describe_fact
+from extender.report.facts.wording import describe_fact
 from tests.builders import (
     JSON,
     NodeObject,

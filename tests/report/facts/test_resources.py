@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from extender.report.facts.schema import FactCount, NominatedFact, ResizeFact, ResourceFact
-from extender.report.wording import describe_fact
+from extender.report.facts.wording import describe_fact
 from tests.builders import incoming, node, pod
 from tests.report.facts.diagnosed import diagnosed, facts_on, words_on
 

@@ -2,8 +2,8 @@
 
 from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
+from extender.report.facts.nodes import taint_facts
 from extender.report.facts.schema import FactCount, TaintFact
-from extender.report.facts.taints import taint_facts
 from tests.builders import built, cluster, incoming, node, typed
 from tests.report.facts.cost import growth
 from tests.report.facts.diagnosed import diagnosed

@@ -6,7 +6,7 @@ from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
 from extender.report.facts.schema import InUseFact, MissingOnNodeFact, VolumeLimitFact
 from extender.report.facts.volume_use import volume_restriction_facts
-from extender.report.wording import describe_fact
+from extender.report.facts.wording import describe_fact
 from tests.builders import (
     JSON,
     built,

@@ -15,7 +15,7 @@ from extender.report.facts.schema import (
     VolumeMatchFact,
     VolumeTopologyFact,
 )
-from extender.report.wording import describe_fact
+from extender.report.facts.wording import describe_fact
 from tests.builders import (
     JSON,
     STARTED,
