@@ -17,15 +17,25 @@ const MATCHES = 8;
 const TYPING_PAUSE_MILLISECONDS = 250;
 
 let latest = null; // the last answer of the service, with its report
+let first = null; // promise of the first report
 
 async function ask(signal) {
   const answer = await api.pending(latest?.report ? latest.time : null, signal);
   latest = { ...answer, report: answer.report ?? latest?.report };
 }
 
+/** Wait until the service has made its first report, or says why it cannot. */
+async function untilReported() {
+  await ask();
+  while (!latest.report && !latest.error) {
+    await new Promise((resolve) => setTimeout(resolve, WAIT_MILLISECONDS));
+    await ask();
+  }
+}
+
 /** Return the names of pending pods that contain the text, for a picker. */
 export async function pendingNames(text) {
-  if (!latest?.report) await ask();
+  if (!latest?.report) await (first ??= untilReported().finally(() => (first = null)));
   return (latest.report?.pods ?? []).map((one) => one.pod).filter((one) => one.includes(text)).slice(0, MATCHES);
 }
 
