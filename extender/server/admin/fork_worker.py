@@ -176,12 +176,16 @@ def _end_with_parent(parent: int) -> None:
 
 
 def _limit_memory(max_memory_bytes: int) -> None:
-    """Limit the address space of this child to its present size plus `max_memory_bytes`; Linux only."""
+    """Limit the private, writable memory of this child to its present size plus `max_memory_bytes`; Linux only.
+
+    Not the address space: that has the 64 MiB that glibc reserves for the allocations of a thread. In these, Python
+    goes on for seconds once the limit is reached, with a failing mmap(2) for each small object.
+    """
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError):  # read-only /proc
         Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[5])  # "data"
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = pages * resource.getpagesize() + max_memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
