@@ -1,10 +1,12 @@
-"""Pods of one template that kube-scheduler schedules one after another, as a Deployment scales up."""
+"""Pods that kube-scheduler is asked to schedule: of one template that scales up, and those that stay pending."""
 
 import msgspec
 
 from benchmarks import generate
 from benchmarks.bodies import names_body
-from benchmarks.generate import JSON, Plan
+from benchmarks.generate import HOSTNAME, JSON, REQUIRED, ZONE, Plan
+
+PENDING, TEMPLATES = 500, 50
 
 
 class HostPriority(msgspec.Struct, rename="pascal"):
@@ -53,3 +55,27 @@ def arriving_body(plan: Plan, number: int, count: int, owned: bool = False) -> b
 def best(answer: bytes) -> str:
     """Return the first of the nodes with the highest score."""
     return max(_SCORES.decode(answer), key=lambda one: one.score).host
+
+
+def pending(plan: Plan) -> list[JSON]:
+    """Return pods that fit on few nodes or on none: too large, pinned to a zone, apart from their like, or spread."""
+    found = []
+    for number in range(PENDING):
+        template = number % TEMPLATES
+        pod = generate.incoming(plan)
+        labels = {"app": f"waiting-{template}"}
+        pod["apiVersion"], pod["kind"] = "v1", "Pod"
+        pod["metadata"] |= {"name": f"waiting-{template}-{number}", "uid": f"waiting-{number}", "labels": labels}
+        spec, selector = pod["spec"], {"matchLabels": labels}
+        spec["priority"] = (0, 1000, 50_000)[template % 3]
+        spec["containers"][0]["resources"]["requests"] = {"cpu": str(4 + template), "memory": "8Gi"}
+        if template % 5 == 1:
+            spec["nodeSelector"] = {ZONE: f"zone-{template % 3}"}
+        elif template % 5 == 2:
+            term = {"labelSelector": selector, "topologyKey": HOSTNAME}
+            spec["affinity"] = {"podAntiAffinity": {REQUIRED: [term]}}
+        elif template % 5 == 3:
+            spread = {"whenUnsatisfiable": "DoNotSchedule", "topologyKey": ZONE, "maxSkew": 1}
+            spec["topologySpreadConstraints"] = [spread | {"labelSelector": selector}]
+        found.append(pod)
+    return found

@@ -5,6 +5,7 @@
     arrive COUNT            create COUNT pods of one template, which wait for a node
     bind NUMBER NODE        bind one of them
     pend                    create the pod that fits nowhere, and that preemption would help
+    wait                    create the pending pods that `targets.pending` lists
 
 Each command is acknowledged with one line when it is done; the first line of output has the number of pods, the
 server's URL and, with --tls, the file with its CA certificate.
@@ -22,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks import devices, fulldevices, generate
-from benchmarks.arrivals import arriving, bound
+from benchmarks.arrivals import arriving, bound, pending
 from benchmarks.fullpods import full_pod
 from benchmarks.generate import JSON, Plan
 from tests.fakes.api_server import FakeAPI
@@ -64,6 +65,9 @@ def main() -> None:
                     api.put("Pod", bound(plan, int(number), node))
                 case ["pend"]:
                     api.put("Pod", generate.incoming(plan))
+                case ["wait"]:
+                    for pod in pending(plan):
+                        api.put("Pod", pod)
             say("done")
 
 

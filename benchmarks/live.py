@@ -6,6 +6,7 @@ Rule: a status other than 200 ends the benchmark, and so does a request that fai
 """
 
 import contextlib
+import json
 import random
 import re
 import socket
@@ -18,8 +19,9 @@ from itertools import chain, cycle
 
 from benchmarks import generate, process
 from benchmarks.api_cluster import ApiCluster
+from benchmarks.arrivals import PENDING
 from benchmarks.bodies import names_body
-from benchmarks.measure import Limit, Row
+from benchmarks.measure import Bound, Limit, Row
 from benchmarks.requests import filter_bodies
 from benchmarks.service import Client, Started, started, wait_until_ready
 from benchmarks.world import World
@@ -34,6 +36,9 @@ IDLE_SECONDS = 91
 IDLE_CONNECTIONS = 20
 MANY_IDLE = 500
 NEW_CONNECTIONS = 100
+SECONDS_BESIDE_PAGE = 60
+"""Duration of the events beside the page: several reports of the pending pods."""
+SECONDS_BETWEEN_LISTS = 1.0
 SECONDS = 10
 """Duration of the events."""
 RELISTS = 3
@@ -54,7 +59,42 @@ def rows(world: World) -> Iterator[Row]:
     ):
         wait_until_ready(service.admin_port)
         yield from beside_idle_connections(world, service, cluster)
+        yield from beside_the_page(world, service, cluster)
         print(f"at the end: {process.memory(service.process)}", file=sys.stderr)
+
+
+# --- beside the page --------------------------------------------------------------------------------------------------
+
+
+def beside_the_page(world: World, service: Started, cluster: ApiCluster) -> Iterator[Row]:
+    """Ask for the pending pods more often than the page does, while kube-scheduler calls and events arrive."""
+    bodies = filter_bodies(world, True, NAMES)
+
+    def calls() -> list[float]:
+        cluster.begin(f"events {EVENTS_PER_SECOND} {SECONDS_BESIDE_PAGE}")
+        return from_one_caller(service.port, bodies, cluster.is_done)
+
+    cluster.carry_out("wait")
+    quiet = calls()
+    with contextlib.closing(Client(service.admin_port)) as page, ThreadPoolExecutor(1) as pages:
+        while json.loads(page.get("/pending"))["report"] is None:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+        callers = pages.submit(calls)
+        lists = list(until(callers.done, lambda: one_list(page)))
+        beside = callers.result()
+    what = f"/filter and /prioritize of {NAMES} names together, {EVENTS_PER_SECOND} events/s"
+    name = f"{what}, while the page shows {PENDING} pending pods"
+    bounds = (Bound("mean", 6), Bound("p99", 25))
+    yield Row(GROUP, name, beside, "the same, no page", quiet, of_p99=True, requirement="L1", bounds=bounds)
+    yield Row(GROUP, f"GET /pending of {PENDING} pods meanwhile", lists, bounds=(Bound("p99", 100),))
+
+
+def one_list(page: Client) -> float:
+    start = time.perf_counter()
+    page.get("/pending")
+    took = time.perf_counter() - start
+    time.sleep(SECONDS_BETWEEN_LISTS)
+    return took
 
 
 def beside_idle_connections(world: World, service: Started, cluster: ApiCluster) -> Iterator[Row]:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import cores, generate
-from benchmarks.generate import HOSTNAME, JSON, REQUIRED, ZONE, Plan
+from benchmarks.arrivals import PENDING, TEMPLATES, pending
+from benchmarks.generate import Plan
 from benchmarks.measure import Limit, Row, Work, in_turns
 from benchmarks.targets.why import ABSENT
 from benchmarks.world import World
@@ -18,7 +19,6 @@ from benchmarks.world import World
 GROUP = "targets"
 NODES = 2000
 PODS = (10, 10)
-PENDING, TEMPLATES = 500, 50
 ROUNDS = 5
 
 
@@ -44,30 +44,6 @@ def rows(world: World) -> Iterator[Row]:
         one,
         limit=Limit("≤", 1.5),
     )
-
-
-def pending(plan: Plan) -> list[JSON]:
-    """Return pods that fit on few nodes or on none: too large, pinned to a zone, apart from their like, or spread."""
-    found = []
-    for number in range(PENDING):
-        template = number % TEMPLATES
-        pod = generate.incoming(plan)
-        labels = {"app": f"waiting-{template}"}
-        pod["apiVersion"], pod["kind"] = "v1", "Pod"
-        pod["metadata"] |= {"name": f"waiting-{template}-{number}", "uid": f"waiting-{number}", "labels": labels}
-        spec, selector = pod["spec"], {"matchLabels": labels}
-        spec["priority"] = (0, 1000, 50_000)[template % 3]
-        spec["containers"][0]["resources"]["requests"] = {"cpu": str(4 + template), "memory": "8Gi"}
-        if template % 5 == 1:
-            spec["nodeSelector"] = {ZONE: f"zone-{template % 3}"}
-        elif template % 5 == 2:
-            term = {"labelSelector": selector, "topologyKey": HOSTNAME}
-            spec["affinity"] = {"podAntiAffinity": {REQUIRED: [term]}}
-        elif template % 5 == 3:
-            spread = {"whenUnsatisfiable": "DoNotSchedule", "topologyKey": ZONE, "maxSkew": 1}
-            spec["topologySpreadConstraints"] = [spread | {"labelSelector": selector}]
-        found.append(pod)
-    return found
 
 
 def ask(file: Path, *pod: str) -> None:
