@@ -258,8 +258,7 @@ def why(
     snapshot = _own_snapshot(cluster, ours, admission)
     size = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
     found, report = _admitted(snapshot, pod, others, admission, ours)
-    known: Diagnosis = replace_fields(diagnose(snapshot, found, ours, history, node), admission=report, cluster=size)
-    return known
+    return replace_fields(diagnose(snapshot, found, ours, history, node), admission=report, cluster=size)
 
 
 def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[ReplayResult]":

@@ -127,8 +127,7 @@ def diagnose(
         judged = _with_outcome(judged, cycle, evaluation, scheduler)
     if not with_nodes:  # only some nodes have facts, which would be counted wrongly
         judged = replace(judged, nodes=[], reasons=[replace(one, facts=[]) for one in judged.reasons])
-    shown: Diagnosis = judged
-    return shown
+    return judged
 
 
 def not_found(snapshot: Snapshot, namespace: str, name: str, scheduler: KubeScheduler) -> Diagnosis:
@@ -138,8 +137,7 @@ def not_found(snapshot: Snapshot, namespace: str, name: str, scheduler: KubeSche
     why = NOT_TRIED_SENTENCES["NotFound"].format(pod=pod.key) + more
     # The schedulerName of an empty Pod is a default, and would read like a fact.
     about = _about(snapshot, pod, scheduler)
-    found: Diagnosis = replace(about, state="NotFound", scheduler_name="", why=why, suggestions=suggested)
-    return found
+    return replace(about, state="NotFound", scheduler_name="", why=why, suggestions=suggested)
 
 
 def with_history(found: Diagnosis, history: PodHistory | None) -> Diagnosis:
@@ -148,8 +146,7 @@ def with_history(found: Diagnosis, history: PodHistory | None) -> Diagnosis:
     is_gone = found.state in ("NotFound", "Terminating")
     why = evicted_sentence(found.pod, by) if by is not None and is_gone else found.why
     waits = history is not None and found.state == "Pending" and found.verdict == "Fits"
-    known: Diagnosis = replace(found, history=history, why=why, hint=found.hint or (RETRY if waits else None))
-    return known
+    return replace(found, history=history, why=why, hint=found.hint or (RETRY if waits else None))
 
 
 def retry_hint(pod: Pod) -> str:
@@ -195,8 +192,7 @@ def _with_reason(snapshot: Snapshot, about: Diagnosis, pod: Pod, skipped: str, *
     if state == "Finished" and failed:
         why = f"{pod.key} has failed: {describe_fact(failed[0])}"
     hint = OTHER_PROFILES if state == "NotOurs" else claim_hint(snapshot, pod, skipped)
-    found: Diagnosis = replace(about, state=state, message=message, why=why, hint=hint)
-    return found
+    return replace(about, state=state, message=message, why=why, hint=hint)
 
 
 # --- every node -------------------------------------------------------------------------------------------------------
@@ -214,7 +210,7 @@ def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None, *, w
     short = {one.name for one in nodes if one.code == Code.UNSCHEDULABLE.text}
     nominees = (one for one in evaluation.context.nominees if one.status.nominated_node_name in short)
     others = () if about.node is not None else nomination_facts(evaluation.context.snapshot, nominees)
-    judged: Diagnosis = replace(
+    return replace(
         about,
         facts=[*about.facts, *others],
         nodes=nodes,
@@ -223,7 +219,6 @@ def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None, *, w
         not_evaluated=not_evaluated,
         details=None if row is None else _node_details(evaluation, row),
     )
-    return judged
 
 
 def node_diagnoses(evaluation: Evaluation, first: int | None = None) -> list[NodeDiagnosis]:
@@ -375,7 +370,7 @@ def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, schedu
     hint = retry_hint(cycle.pod) if was_tried and cycle.outcome == "Scheduled" else found.hint
     if cycle.post_filter is not None and cycle.post_filter.reasons == [CYCLE_STATE_NOT_FOUND]:
         hint = STATE_NOT_FOUND
-    decided: Diagnosis = replace(
+    return replace(
         found,
         verdict=_verdict(cycle, preemption, evaluation.context.profile.not_evaluated_post_filters),
         hint=hint,
@@ -390,7 +385,6 @@ def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, schedu
         claims=cycle.reservation.reports(),
         not_evaluated=list(dict.fromkeys((*found.not_evaluated, *cycle.not_evaluated))),
     )
-    return decided
 
 
 def _verdict(cycle: Cycle, preemption: PreemptionOutcome | None, other_post_filters: Sequence[str]) -> Verdict:
@@ -570,8 +564,7 @@ def _with_placement(found: Diagnosis, pod: Pod, *, has_profile: bool) -> Diagnos
         why = f"{where}, {_rank(own, others, found.nodes)}"
     # Of a pod with a node, this alone may keep it from starting.
     why = "; ".join([why, *(describe_fact(one) for one in found.facts if isinstance(one, UnboundClaimsFact))])
-    placed: Diagnosis = replace(found, state="Assigned", verdict="Fits", placement=placement, why=why)
-    return placed
+    return replace(found, state="Assigned", verdict="Fits", placement=placement, why=why)
 
 
 def _rank(own: NodeDiagnosis, others: Sequence[NodeDiagnosis], nodes: Sequence[NodeDiagnosis]) -> str:

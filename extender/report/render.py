@@ -53,8 +53,7 @@ def with_claims(request: RecordedRequest, report: NodeReport, node: str | None) 
         return report
     # Only for the node that is shown in full: this runs the allocator.
     claims, not_followed = report_claims(request.devices, request.pod.decode(), node, request.context)
-    explained: NodeReport = replace(report, claims=claims, not_followed=not_followed)
-    return explained
+    return replace(report, claims=claims, not_followed=not_followed)
 
 
 # --- /filter ----------------------------------------------------------------------------------------------------------

@@ -56,8 +56,7 @@ def with_version_hint(
     elif newest > scheduler.minor or (newest != scheduler.minor and scheduler.is_version_assumed):
         counts = ", ".join(f"1.{minor} on {pluralize(count, 'node')}" for minor, count in sorted(kubelets.items()))
         hint = KUBELET_VERSIONS.format(kubelets=counts, newest=f"1.{newest}", assumed=scheduler.version)
-    hinted: SourceReport = replace(source, version_hint=hint)
-    return hinted
+    return replace(source, version_hint=hint)
 
 
 def changed_policies(profile: Profile) -> list[str]:

@@ -124,7 +124,7 @@ class TriedNode:
         """Return the report with every pod of the node and its resource totals."""
         context, pods = self.request.context, list(self._pods())
         nominated = [pod for pod in context.nominees if pod.status.nominated_node_name == self.name]
-        with_pods: NodeReport = replace(
+        return replace(
             self.report(),
             allocatable=self._relevant(self.dry_run.allocatable(self.node)),
             used=self._relevant(_sum(pods)),
@@ -132,7 +132,6 @@ class TriedNode:
             nominated=[report_pod(pod, context.features) for pod in nominated],
             pods=pods,
         )
-        return with_pods
 
     def _relevant(self, amounts: Mapping[str, int]) -> ResourceAmounts:
         """Return the amounts of cpu, memory, pods and every other resource that the incoming pod requests."""

@@ -6,7 +6,7 @@ Rule: codes and words only; nothing is decided here, and only types of the engin
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,9 +17,6 @@ from extender.report.pod_schema import PodState, PreemptionHelp, Verdict
 from extender.report.schema import NodeOutcome, SourceReport
 from extender.report.simulation_schema import AdmissionReport, EvictionCause, EvictionRefusal
 from extender.utilities.text import join_names, shortened
-
-if TYPE_CHECKING:  # commands that ask a service start without the objects of Kubernetes
-    pass
 
 
 class Words(NamedTuple):

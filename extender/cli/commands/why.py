@@ -237,8 +237,7 @@ def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
     else:
         found = diagnose(cluster.snapshot, cluster.pod, cluster.scheduler, EvictionHistory(time_ns()), node)
     found = with_history(found, cluster.history)
-    known: Diagnosis = replaced(found, admission=cluster.admission, cluster=cluster.size, source=cluster.source)
-    return known
+    return replaced(found, admission=cluster.admission, cluster=cluster.size, source=cluster.source)
 
 
 def _read_pending(read: "Read", warned: set[str]) -> "PendingReport":
@@ -251,8 +250,7 @@ def _read_pending(read: "Read", warned: set[str]) -> "PendingReport":
     cluster = _read_and_warn(read, warned)
     history = EvictionHistory(time_ns())
     found = pending_report(cluster.snapshot, cluster.scheduler, history, cluster.namespace or None)
-    known: PendingReport = replaced(found, source=cluster.source)
-    return known
+    return replaced(found, source=cluster.source)
 
 
 def _read_again(read: Callable[[], T], lost: ClusterLost | None) -> tuple[T | None, ClusterLost | None]:

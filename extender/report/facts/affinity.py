@@ -139,8 +139,7 @@ def _attractions(evaluation: Evaluation) -> FactsOf:
     @cache
     def of_domain(place: int, code: int) -> PodAffinityFact:
         column, _, fact = found[place]
-        of_node: PodAffinityFact = replace(fact, domain=column.values[code])
-        return of_node
+        return replace(fact, domain=column.values[code])
 
     def facts(row: int) -> Sequence[AnyFact]:
         failing = [
