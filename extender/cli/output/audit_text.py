@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import typer
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from extender.cli import logs
 from extender.cli.output import tables
 from extender.cli.output.decision_report import MAX_NAMES_PER_CELL
 from extender.cli.output.explanation import Output
-from extender.cli.output.tables import indented, section_heading, text
+from extender.cli.output.tables import facts_grid, indented, section_heading, text
 from extender.cli.sources.audit_files import read_audit_log
 from extender.cli.sources.decision_source import DecisionListOptions
 from extender.errors import printable_json
@@ -45,11 +44,7 @@ def _render(report: AuditReport, since: str | None, is_list: bool, show_all: boo
     if not is_list:
         yield text(listed[0].sentence, "bold")
         yield Text()
-        grid = Table.grid(padding=(0, 2))
-        for name, value in _facts(listed[0], show_all):
-            if value:
-                grid.add_row(Text(name, style="dim"), text(value))
-        yield indented(grid)
+        yield facts_grid(_facts(listed[0], show_all))
         listed = listed[1:]
         if listed:
             yield from section_heading("other decisions about it")

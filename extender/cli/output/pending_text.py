@@ -6,10 +6,9 @@ Rule: names and messages are printed through `tables.text`, so that no input can
 from collections.abc import Iterator
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from extender.cli.output.tables import AdaptiveTable, format_timestamp, indented, section_heading, text
+from extender.cli.output.tables import AdaptiveTable, facts_grid, format_timestamp, section_heading, text
 from extender.k8s.time import format_time, human_duration, parse_time
 from extender.report.facts.wording import brief_fact
 from extender.report.pod_schema import PendingPodReport, PendingReport
@@ -24,15 +23,12 @@ def render(found: PendingReport, now: int, *, is_wide: bool = False) -> Iterator
     """Render the sentence, the cluster, the causes and every pod; `now`: the time in nanoseconds, for ages."""
     yield text(found.why, "bold")
     yield Text()
-    grid = Table.grid(padding=(0, 2))
     size = f"{pluralize(found.cluster.nodes, 'node')}, {pluralize(found.cluster.pods, 'pod')}"
     rows = [("scheduler", f"kube-scheduler {found.release}, {found.version_source}")]
     if found.source is not None:
         rows.insert(0, ("cluster", f"{describe_source(found.source)}: {size}"))
-        rows += [("version", found.source.version_hint)] if found.source.version_hint else []
-    for name, value in (*rows, *(("note", note) for note in found.notes)):
-        grid.add_row(Text(name, style="dim"), text(value))
-    yield indented(grid)
+        rows.append(("version", found.source.version_hint))
+    yield facts_grid([*rows, *(("note", note) for note in found.notes)])
     if not found.pods:
         return
     # The ages of a file would be those of today: times are shown instead.

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from extender.cli.output import node_report
 from extender.cli.output.tables import (
     AdaptiveTable,
     CellRow,
+    facts_grid,
     format_timestamp,
     indented,
     section_heading,
@@ -95,15 +95,11 @@ def _facts(found: Diagnosis) -> RenderableType:
         "hint": found.hint or "",
         "not evaluated": f"{left_out}: kube-scheduler may decide otherwise" if left_out else "",
     }
-    grid = Table.grid(padding=(0, 2))
     admission = [] if found.admission is None else describe_admission(found.admission)
     further = [*(("admission", one) for one in admission), *(("note", note) for note in found.notes)]
     about = [("pod", pod if found.state != "NotFound" else ""), ("message", found.message)]
     about += [("fact", describe_fact(one)) for one in found.facts]
-    for name, value in (*about, *rows.items(), *further):
-        if value:
-            grid.add_row(Text(name, style="dim"), text(value))
-    return indented(grid)
+    return facts_grid([*about, *rows.items(), *further])
 
 
 # --- events and conditions ------------------------------------------------------------------------------------------
