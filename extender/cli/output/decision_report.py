@@ -55,8 +55,8 @@ def render_list(
     rows = []
     for one in found:
         summary = text(one.sentence, "dim" if one.outcome in ("passthrough", "observed") else "")
-        cells = () if is_brief else (text(one.verb), text(one.pod))
-        rows.append((text(one.id, "bold"), text(tables.format_timestamp(one.time)), *cells, summary))
+        cells = () if is_brief else (one.verb, one.pod)
+        rows.append((text(one.id, "bold"), tables.format_timestamp(one.time), *cells, summary))
     yield AdaptiveTable(headers, rows, lead=2, indent=0)
     if len(found) == limit:
         yield Text(f"Showing the latest {limit}; use --limit for more.", style="dim")
@@ -159,17 +159,16 @@ def _render_victims(node: NodeReport, subject: str) -> Iterator[RenderableType]:
         for key in node.victims:
             yield indented(text(key))
         return
-    rows = []
+    rows: list[Sequence[object]] = []
     for key in node.victims:
         one = victims.get(key)
         if one is None:
-            rows.append((text(key), *[Text()] * 4))
+            rows.append((key, "", "", "", ""))
             continue
         is_subject = subject in (one.key, one.uid, one.key.rpartition("/")[2])
         budgets = ", ".join(one.budgets) + (" (violated)" if one.violating else "")
         started, requests = tables.format_timestamp(one.started or "not started"), tables.format_amounts(one.requests)
-        others = map(text, (one.priority, started, requests, budgets))
-        rows.append((text(one.key, "bold red" if is_subject else ""), *others))
+        rows.append((text(one.key, "bold red" if is_subject else ""), one.priority, started, requests, budgets))
     yield AdaptiveTable(("POD", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS"), rows)
     yield indented(text(_victims_note(node), "dim"))
 
@@ -197,8 +196,8 @@ def candidates_table(
     for node in nodes:
         name = text(node.name, "bold" if node.outcome == "chosen" else "")
         outcome = text(node.outcome + ("" if node.sent else ", not sent"), NODE_OUTCOMES[node.outcome].style)
-        victims = text(join_names(node.victims, most))
-        rows.append((text(node.rank), name, outcome, *_criterion_cells(decision, criteria, node), victims))
+        values = _criterion_cells(decision, criteria, node)
+        rows.append((node.rank, name, outcome, *values, join_names(node.victims, most)))
     headers = ("#", "NODE", "OUTCOME", *criteria, "VICTIMS")
     return AdaptiveTable(headers, rows, lead=3, limit=None if show_all else MAX_TABLE_ROWS)
 
@@ -230,7 +229,7 @@ def scores_table(decision: DecisionReport, nodes: Sequence[NodeReport], *, show_
     rows = []
     for node in nodes:
         own = ["" if node.total is None else node.total, *(node.plugins.get(name, "") for name in plugins)]
-        rows.append(tuple(map(text, (node.name, node.score, *(own if plugins else ())))))
+        rows.append((node.name, node.score, *(own if plugins else ())))
     headers = ("NODE", "SCORE (of 10)", *((total, *plugins) if plugins else ()))
     return AdaptiveTable(headers, rows, limit=None if show_all else MAX_TABLE_ROWS)
 
@@ -251,7 +250,7 @@ def render_other_nodes(decision: DecisionReport, show_all: bool) -> Iterator[Ren
     for (outcome, why), names in sorted(groups.items(), key=lambda one: -len(one[1])):
         nodes = join_names(names, len(names) if show_all else MAX_NAMES_PER_CELL)
         label = text(NODE_OUTCOMES[outcome].label, NODE_OUTCOMES[outcome].style)
-        rows.append((text(len(names)), label, text(why), text(nodes)))
+        rows.append((len(names), label, why, nodes))
     yield AdaptiveTable(("NODES", "OUTCOME", "REASON", "NAMES"), rows, lead=2)
 
 
@@ -292,6 +291,6 @@ def budgets_table(budgets: Iterable[tuple[str, schema.BudgetReport]]) -> Rendera
     """Return a row per (node, budget): disruptions allowed before, used by the victims, and left."""
     rows = []
     for node, one in budgets:
-        left = text(f"{one.after} (violated)", "bold red") if one.used > max(one.allowed, 0) else text(one.after)
-        rows.append((text(one.name), text(node), text(one.allowed), text(one.used), left))
+        left = text(f"{one.after} (violated)", "bold red") if one.used > max(one.allowed, 0) else one.after
+        rows.append((one.name, node, one.allowed, one.used, left))
     return AdaptiveTable(("BUDGET", "NODE", "ALLOWED", "USED", "LEFT"), rows)

@@ -140,10 +140,7 @@ def render_claims(node: NodeReport, *, show_all: bool) -> Iterator[RenderableTyp
 
 
 def _devices_table(request: DeviceRequestReport) -> RenderableType:
-    rows = [
-        (text(one.device), text(one.why or "free", "" if one.why else "green"), text(one.detail))
-        for one in request.devices
-    ]
+    rows = [(one.device, one.why or text("free", "green"), one.detail) for one in request.devices]
     return indented(AdaptiveTable(("DEVICE", "REASON", "DETAIL"), rows), 4)
 
 
@@ -171,7 +168,7 @@ def _render_free(requests: ResourceAmounts, node: NodeReport) -> Iterator[Render
     for name, left in node.free.items():
         needed = wanted.get(name, 0)
         free, need = format_together(name, (left, needed))
-        rows.append((text(name), text(free, "bold red" if left < needed else ""), text(need)))
+        rows.append((name, text(free, "bold red" if left < needed else ""), need))
     yield AdaptiveTable(("RESOURCE", "FREE", "NEEDED"), rows)
 
 
@@ -184,8 +181,7 @@ def render_resources(requests: ResourceAmounts, node: NodeReport) -> Iterator[Re
         used, freed, needed = (amounts.get(name, 0) for amounts in (node.used, node.freed, wanted))
         left = allocatable - used + freed
         *before, available, need = format_together(name, (allocatable, used, freed, left, needed))
-        style = "bold red" if left < needed else ""
-        rows.append((text(name), *map(text, before), text(available, style), text(need)))
+        rows.append((name, *before, text(available, "bold red" if left < needed else ""), need))
     yield AdaptiveTable(("RESOURCE", "ALLOCATABLE", "USED", "FREED", "AVAILABLE", "NEEDED"), rows)
     for pod in node.nominated:
         amounts = format_amounts(pod.requests) or "nothing"
@@ -201,8 +197,8 @@ def render_pods(node: NodeReport) -> Iterator[RenderableType]:
     for one in node.pods:
         started = format_timestamp(one.started or "not started")
         values = ("" if one.order is None else one.order, one.priority, started, format_amounts(one.requests))
-        others = (*values, ", ".join(one.budgets), "; ".join(_notes(one)))
-        rows.append((text(one.key), text(one.role, ROLES[one.role].style), *map(text, others)))
+        role, notes = text(one.role, ROLES[one.role].style), "; ".join(_notes(one))
+        rows.append((one.key, role, *values, ", ".join(one.budgets), notes))
     headers = ("POD", "ROLE", "REPRIEVE", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS", "NOTES")
     yield AdaptiveTable(headers, rows, lead=2)
     if node.chosen_by:

@@ -35,15 +35,14 @@ def render(found: PendingReport, now: int, *, is_wide: bool = False) -> Iterator
     is_live = found.source is not None and found.source.kind == "live"
     since = "AGE" if is_live else "SINCE"
     yield from section_heading("causes")
-    causes = [(text(one.pods), text(_since(one.oldest, now, is_live=is_live)), text(one.cause)) for one in found.causes]
+    causes = [(one.pods, _since(one.oldest, now, is_live=is_live), one.cause) for one in found.causes]
     yield AdaptiveTable(("PODS", "OLDEST", "CAUSE"), causes, lead=3)
     yield from section_heading("pending pods")
     pods = []
     for one in found.pods:
         namespace, _, name = one.pod.partition("/")
-        when = text(_since(one.since, now, is_live=is_live))
-        cells = (text(namespace), text(name, VERDICT_STYLES[one.verdict]), when, text(_cause(one, found)))
-        pods.append((*cells, _preemption(one, is_wide=is_wide), text(one.blocked_by)))
+        cells = (namespace, text(name, VERDICT_STYLES[one.verdict]), _since(one.since, now, is_live=is_live))
+        pods.append((*cells, _cause(one, found), _preemption(one, is_wide=is_wide), one.blocked_by))
     yield AdaptiveTable(("NAMESPACE", "NAME", since, "CAUSE", "PREEMPTION", "BLOCKED BY"), pods, lead=3)
     yield Text()
     yield Text("extender why NAMESPACE/NAME explains one pod", style="dim")

@@ -125,7 +125,7 @@ def _render_policies(comparison: Comparison) -> Iterator[RenderableType]:
 
 def _marked_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> AdaptiveTable:
     """Return a table with a mark in each row, which is bold where something differs."""
-    cells = [(text(mark, "bold yellow" if mark == "≠" else ""), *map(text, others)) for mark, *others in rows]
+    cells = [(text(mark, "bold yellow" if mark == "≠" else ""), *others) for mark, *others in rows]
     return AdaptiveTable(("", *headers), cells, 2, MAX_SUMMARY_ROWS, rest=IN_JSON)
 
 

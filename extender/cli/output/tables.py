@@ -42,16 +42,19 @@ class AdaptiveTable:
     def __init__(
         self,
         headers: Sequence[str],
-        rows: Sequence[CellRow],
+        rows: Sequence[Sequence[object]],
         lead: int = 1,
         limit: int | None = None,
         *,
         indent: int = 2,
         rest: str = "use --all",
     ) -> None:
-        """`limit`: maximum number of rows; `rest`: how to see the others; `lead`: cells on an entry's first line."""
+        """`limit`: maximum number of rows; `rest`: how to see the others; `lead`: cells on an entry's first line.
+
+        A cell is Text if it has a style, or any value.
+        """
         self._headers = headers
-        self._rows = rows[:limit]
+        self._rows = [[one if isinstance(one, Text) else text(one) for one in row] for row in rows[:limit]]
         self._lead = lead
         self._left_out = len(rows) - len(self._rows)
         self._indent = indent
@@ -149,8 +152,8 @@ IN_JSON = "-o json shows all"
 
 def summary_table(headers: Sequence[str], rows: Iterable[Sequence[object]], lead: int = 1) -> list[RenderableType]:
     """Return an empty line and a table of at most MAX_SUMMARY_ROWS; nothing without rows."""
-    cells = [tuple(map(text, row)) for row in rows]
-    return [Text(), AdaptiveTable(headers, cells, lead, MAX_SUMMARY_ROWS, rest=IN_JSON)] if cells else []
+    found = list(rows)
+    return [Text(), AdaptiveTable(headers, found, lead, MAX_SUMMARY_ROWS, rest=IN_JSON)] if found else []
 
 
 def facts_grid(facts: Iterable[tuple[str, str]]) -> RenderableType:

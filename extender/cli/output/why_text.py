@@ -12,7 +12,6 @@ from rich.text import Text
 from extender.cli.output import node_report
 from extender.cli.output.tables import (
     AdaptiveTable,
-    CellRow,
     facts_grid,
     format_timestamp,
     indented,
@@ -135,10 +134,10 @@ def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
     rows = []
     for one in found.reasons if is_wide else _merged(found.reasons):
         examples = one.examples if is_wide else one.examples[:MAX_EXAMPLES]
-        code = [text(one.code)] if is_wide else []
+        code = [one.code] if is_wide else []
         helps = text(describe_help(one.candidates, one.nodes), PREEMPTION_HELP[_help(one.candidates)].style)
         names = join_names(examples, len(examples), one.nodes)
-        rows.append((text(one.nodes), text(one.plugin), text(one.reason), *code, helps, text(names)))
+        rows.append((one.nodes, one.plugin, one.reason, *code, helps, names))
     headers = ("NODES", "PLUGIN", "REASON", *(["CODE"] if is_wide else []), "PREEMPTION", "EXAMPLES")
     return AdaptiveTable(headers, rows, lead=3)
 
@@ -190,12 +189,7 @@ def _render_preemption(found: PreemptionOutcome) -> Iterator[RenderableType]:
     count = pluralize(found.candidates, "candidate")
     yield indented(text(f"{count}; would evict {pluralize(len(found.victims), 'pod')} from {found.node}{tied}{broken}"))
     rows = [
-        (
-            text(one.pod, "red"),
-            text(one.priority),
-            text(", ".join(one.budgets)),
-            text("terminating already" if one.terminating else ""),
-        )
+        (text(one.pod, "red"), one.priority, ", ".join(one.budgets), "terminating already" if one.terminating else "")
         for one in found.victims
     ]
     yield AdaptiveTable(("VICTIM", "PRIORITY", "BUDGETS", "NOTES"), rows)
@@ -207,11 +201,11 @@ def _nodes_table(found: Diagnosis) -> RenderableType:
     columns = ("TOTAL", *plugins) if plugins else ()
     rows = []
     for one in found.nodes:
-        status = (text(one.name), text(one.code, STATUS_CODES[one.code].style), text(one.plugin))
+        status = (one.name, text(one.code, STATUS_CODES[one.code].style), one.plugin, "; ".join(one.reasons))
         own = {} if one.scores is None else {"TOTAL": one.scores.total, **one.scores.plugins}
-        scores = [text(own.get(name, "")) for name in columns]
-        facts = text(join_names([brief_fact(fact) for fact in one.facts], MAX_FACTS))
-        rows.append((*status, text("; ".join(one.reasons)), facts, *scores, text(_preemption_cell(one.preemption))))
+        scores = [own.get(name, "") for name in columns]
+        facts = join_names([brief_fact(fact) for fact in one.facts], MAX_FACTS)
+        rows.append((*status, facts, *scores, _preemption_cell(one.preemption)))
     return AdaptiveTable(("NODE", "CODE", "PLUGIN", "REASONS", "FACTS", *columns, "PREEMPTION"), rows, lead=2)
 
 
@@ -239,12 +233,12 @@ def _render_scores(found: Diagnosis) -> Iterator[RenderableType]:
 
 def _scores_table(found: Diagnosis, nodes: Sequence[NodeDiagnosis]) -> RenderableType:
     plugins = list(dict.fromkeys(name for one in nodes if one.scores for name in one.scores.plugins))
-    rows: list[CellRow] = []
+    rows = []
     for one in nodes:
         assert one.scores is not None
         name = text(one.name, "bold green" if one.name == found.node else "")
-        values = (one.scores.total, *(one.scores.plugins.get(plugin, "") for plugin in plugins))
-        rows.append((text(one.scores.rank), name, *map(text, values)))
+        values = (one.scores.plugins.get(plugin, "") for plugin in plugins)
+        rows.append((one.scores.rank, name, one.scores.total, *values))
     return AdaptiveTable(("#", "NODE", "TOTAL", *plugins), rows, lead=2)
 
 
