@@ -3,16 +3,10 @@
 Rule: types only; `server.admin` fills them in.
 """
 
-import msgspec
-
-from extender.report.pod_schema import Diagnosis, PendingReport
+from extender.report.pod_schema import Diagnosis, DiagnosisStruct, PendingReport
 
 
-class PageStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """Base class of the schema: keys in camelCase."""
-
-
-class ExplainedPod(PageStruct, frozen=True, kw_only=True):
+class ExplainedPod(DiagnosisStruct, frozen=True, kw_only=True):
     """A diagnosis, and its facts as sentences: the page has no words of its own."""
 
     diagnosis: Diagnosis
@@ -20,7 +14,7 @@ class ExplainedPod(PageStruct, frozen=True, kw_only=True):
     """Node that is rejected -> what exactly rejects it."""
 
 
-class PendingList(PageStruct, frozen=True, kw_only=True):
+class PendingList(DiagnosisStruct, frozen=True, kw_only=True):
     """The last report of the pending pods."""
 
     time: str | None
