@@ -4,7 +4,7 @@ Rule: an option on the command line overrides the environment, which overrides t
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -95,6 +95,13 @@ def cluster_options(
     if live or path is not None:
         given["--kubernetes" if live else "--cluster FILE"] = ("cluster.source", "kubernetes" if live else "files")
     return given
+
+
+def refuse(reason: str, given: Mapping[str, object]) -> None:
+    """Refuse the first of these options that was given; BadParameter with the reason."""
+    for option, value in given.items():
+        if value:
+            raise typer.BadParameter(reason, param_hint=option)
 
 
 def read_with_cluster(

@@ -20,7 +20,7 @@ from extender.cli.http_client import (
     ServerNameOption,
     TLSClientConfig,
 )
-from extender.cli.options import NoColorOption, OutputOption
+from extender.cli.options import NoColorOption, OutputOption, refuse
 from extender.report.schema import VerbName
 
 if TYPE_CHECKING:
@@ -124,30 +124,27 @@ def explain(
     from extender.cli.sources.decision_source import DecisionListOptions, ServiceDecisions
 
     given = {"--scheduler-config": scheduler_config, "--scheduler-version": scheduler_version}
-    for option, value in given.items():
-        if recording is None and value is not None:
-            raise typer.BadParameter("requires --recording: a running service has decided already", param_hint=option)
-    if follow and recording is not None:
-        raise typer.BadParameter("requires a running service: a recording is complete", param_hint="--follow")
-    if follow and subject is not None and explanation.DECISION_ID.fullmatch(subject):
-        raise typer.BadParameter(f"requires a pod: {subject} is one decision", param_hint="--follow")
+    if recording is None:
+        refuse("requires --recording: a running service has decided already", given)
+    else:
+        refuse("requires a running service: a recording is complete", {"--follow": follow})
+    if subject is not None and explanation.DECISION_ID.fullmatch(subject):
+        refuse(f"requires a pod: {subject} is one decision", {"--follow": follow})
     # 1. Choose the decisions and their source.
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
-    of_service: dict[str, object] = {
-        "--url": None if _is_default(url) else url,
-        "--ca-file": ca_file,
-        "--cert": cert,
-        "--key": key,
-    }
-    for option, used in {**of_service, "--tls-server-name": tls_server_name}.items():
-        if used is not None and (audit_log or recording is not None):
-            source_option = "--from" if audit_log else "--recording"
-            raise typer.BadParameter(f"not with {source_option}: no service is asked", param_hint=option)
+    if audit_log or recording is not None:
+        of_service = {"--ca-file": ca_file, "--cert": cert, "--key": key, "--tls-server-name": tls_server_name}
+        source_option = "--from" if audit_log else "--recording"
+        refuse(f"not with {source_option}: no service is asked", {"--url": not _is_default(url), **of_service})
     console, invocation = tables.new_console(no_color), _invocation(url, tls, recording, given)
     shown = explanation.Output(invocation, console, show_all, is_json=output == "json")
     query = DecisionListOptions(subject, node, verb, since, limit)
     if audit_log:
-        _check_audit_options(recording=recording, follow=follow, node=node, verb=verb)
+        refuse("not with --from: choose one source", {"--recording": recording})
+        refuse("requires a running service: an audit log is read once", {"--follow": follow})
+        refuse("not with --from: its records have no details of nodes", {"--node": node})
+        not_audited = {"--verb": verb not in (None, "preempt")}
+        refuse("must be preempt with --from: /filter and /prioritize are not audited", not_audited)
         from extender.cli.output import audit_text
 
         audit_text.explain(audit_log, query, shown, is_list=subject is None or list_all)
@@ -166,18 +163,6 @@ def explain(
             explanation.list_decisions(source, query, shown)
         else:
             explanation.explain_subject(source, subject, query, shown)
-
-
-def _check_audit_options(**given: object) -> None:
-    reasons = {
-        "recording": "not with --from: choose one source",
-        "follow": "requires a running service: an audit log is read once",
-        "node": "not with --from: its records have no details of nodes",
-        "verb": "must be preempt with --from: /filter and /prioritize are not audited",
-    }
-    for name, reason in reasons.items():
-        if given[name] not in (None, False, "preempt"):
-            raise typer.BadParameter(reason, param_hint=f"--{name}")
 
 
 def _open_recording(path: Path, scheduler_config: str | None, scheduler_version: str | None) -> "DecisionSource":

@@ -3,7 +3,7 @@
 Rule: a live cluster is only read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic, sleep, time_ns
@@ -117,18 +117,18 @@ def why(
     of_files = {"--strict": strict, "--admission=server": admission == "server"} if not files else {}
     of_one = {"--node": node, "--all": show_all, "--wait": wait} if is_list else {}
     of_list = {"--all-namespaces": all_namespaces, "--watch": watch} if not is_list else {}
-    _refuse("applies to --pod", of_files)
-    _refuse("applies to one pod", of_one)
-    _refuse("lists pending pods, so name none", of_list)
-    _refuse("cannot be combined with --pod FILE", {"NAMESPACE/POD": pod} if files else {})
-    _refuse("cannot be combined with --namespace", {"--all-namespaces": all_namespaces} if namespace else {})
-    _refuse("prints text", {"--watch": watch} if output in ("json", "yaml") else {})
+    options.refuse("applies to --pod", of_files)
+    options.refuse("applies to one pod", of_one)
+    options.refuse("lists pending pods, so name none", of_list)
+    options.refuse("cannot be combined with --pod FILE", {"NAMESPACE/POD": pod} if files else {})
+    options.refuse("cannot be combined with --namespace", {"--all-namespaces": all_namespaces} if namespace else {})
+    options.refuse("prints text", {"--watch": watch} if output in ("json", "yaml") else {})
     target = ReportTarget(namespace or "", "") if pod is None else _named_pod(pod, namespace)
     # 2. Choose the cluster.
     overrides = options.scheduler_options(scheduler_config, scheduler_version)
     settings = options.read_with_cluster(config, overrides, cluster, example, kubeconfig, context)
     is_file = settings.cluster.source == "files"
-    _refuse("needs a live cluster", {"--wait": wait, "--watch": watch} if is_file else {})
+    options.refuse("needs a live cluster", {"--wait": wait, "--watch": watch} if is_file else {})
     api = connect_api_server(settings, OTHER_SOURCES)
     if files:
         admit = admission_of(admission, strict, dry_run_of(admission, api, strict))
@@ -148,13 +148,6 @@ def why(
 
 
 # --- input ------------------------------------------------------------------------------------------------------------
-
-
-def _refuse(reason: str, given: "Mapping[str, object]") -> None:
-    """Refuse the first of these options that was given; BadParameter with the reason."""
-    for option, value in given.items():
-        if value:
-            raise typer.BadParameter(reason, param_hint=option)
 
 
 def _named_pod(pod: str, namespace: str | None) -> "ReportTarget":
