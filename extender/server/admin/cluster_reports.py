@@ -21,10 +21,9 @@ from extender.report.facts.wording import describe_fact
 from extender.report.lists.node_schema import NodeSort
 from extender.report.lists.nodes import NodeColumns, NodeCopy, NodeQuery
 from extender.report.lists.page_schema import ExplainedPod
-from extender.report.pod_schema import Diagnosis
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
-from extender.server.admin.snapshot_copy import SnapshotCopies, own_snapshot, response_of
+from extender.server.admin.snapshot_copy import SnapshotCopies, own_snapshot
 from extender.server.context import ServerContext
 from extender.server.http.query import check_parameters, choice, number
 
@@ -87,17 +86,12 @@ class ClusterReports:
             pod = snapshot.objects.pods.get(key)
             if pod is None:
                 raise NotFound(not_found(snapshot, *key, scheduler).why)
-            return _with_sentences(diagnose(snapshot, pod, scheduler, history, node))
+            found = diagnose(snapshot, pod, scheduler, history, node)
+            facts = {one.name: [describe_fact(fact) for fact in one.facts] for one in found.nodes if one.facts}
+            return ExplainedPod(diagnosis=found, node_facts=facts)
 
         with self._in_flight.track():
-            return response_of(await unless_gone(request, self._copies.run(explain, MAX_REPORT_MEMORY_BYTES)))
-
-
-def _with_sentences(found: Diagnosis) -> ExplainedPod:
-    return ExplainedPod(
-        diagnosis=found,
-        node_facts={node.name: [describe_fact(one) for one in node.facts] for node in found.nodes if node.facts},
-    )
+            return await unless_gone(request, self._copies.run(explain, MAX_REPORT_MEMORY_BYTES))
 
 
 def _json(value: object) -> Response:

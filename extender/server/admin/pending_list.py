@@ -86,14 +86,13 @@ class PendingPods:
         loop, now = asyncio.get_running_loop(), time.time_ns()
         begun = loop.time()
         try:
-            answer = await self._copies.run(_report, MAX_MEMORY_BYTES)
-            status, body = int(answer[:3]), answer[3:]
-            if status != 200:
-                self._error = msgspec.json.decode(body)["Error"]
-            elif len(body) > MAX_REPORT_BYTES:
-                self._error = f"the report has {len(body) >> 20} MiB, more than {MAX_REPORT_BYTES >> 20} MiB"
+            found = await self._copies.run(_report, MAX_MEMORY_BYTES)
+            if found.status_code != 200:
+                self._error = msgspec.json.decode(found.body)["Error"]
+            elif len(found.body) > MAX_REPORT_BYTES:
+                self._error = f"the report has {len(found.body) >> 20} MiB, more than {MAX_REPORT_BYTES >> 20} MiB"
             else:
-                self._report, self._time, self._error = body, now, ""
+                self._report, self._time, self._error = bytes(found.body), now, ""
         except ExtenderError as error:
             self._error = str(error)
         except Exception as error:

@@ -33,7 +33,7 @@ from extender.server.admin.health import readiness
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
 from extender.server.admin.pending_list import PendingPods
 from extender.server.admin.simulate import simulate_request
-from extender.server.admin.snapshot_copy import SnapshotCopies, response_of
+from extender.server.admin.snapshot_copy import SnapshotCopies
 from extender.server.context import ServerContext
 from extender.server.http.body import YAML_TYPE, BodiesInFlight, media_type_of, read_body
 from extender.server.http.errors import error_response
@@ -168,12 +168,11 @@ class DebugEndpoints:
 
     async def _simulate(self, body: bytes, is_yaml: bool) -> Response:
         """Simulate on a copy of the snapshot."""
-        answer = await self._copies.run(
+        return await self._copies.run(
             lambda cluster, scheduler, history: simulate_request(cluster, scheduler, body, history, is_yaml=is_yaml),
             MAX_SIMULATION_MEMORY_BYTES,
             "simulate fewer pods",
         )
-        return response_of(answer)
 
     async def show_status(self) -> Response:
         """Return the status that the page shows in its header."""

@@ -33,8 +33,8 @@ class SnapshotCopies:
         self._server_context, self._decision_thread = server_context, decision_thread
         self._running = asyncio.Lock()
 
-    async def run(self, work: Work, max_memory_bytes: int, remedy: str = "extender why has no time limit") -> bytes:
-        """Return the HTTP status in three digits, followed by the body (`response_of`); raises NotReady.
+    async def run(self, work: Work, max_memory_bytes: int, remedy: str = "extender why has no time limit") -> Response:
+        """Return the response; raises NotReady.
 
         `remedy`: what to do if it takes too long.
         """
@@ -52,8 +52,10 @@ class SnapshotCopies:
         async with self._running:
             if fork_worker.IS_FORK_SUPPORTED:
                 worker = await self._decision_thread.run(start, ForkedWorker.abandon)
-                return await worker.result(SIMULATION_TIMEOUT_SECONDS, remedy)
-            return await run_in_threadpool(_answer, work, *await self._decision_thread.run(frozen_inputs))
+                answer = await worker.result(SIMULATION_TIMEOUT_SECONDS, remedy)
+            else:
+                answer = await run_in_threadpool(_answer, work, *await self._decision_thread.run(frozen_inputs))
+        return Response(answer[3:], int(answer[:3]), media_type="application/json")
 
 
 def own_snapshot(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -> Snapshot:
@@ -61,15 +63,13 @@ def own_snapshot(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -
     return cluster if isinstance(cluster, Snapshot) else Snapshot.build(cluster, scheduler.features)
 
 
-def response_of(answer: bytes) -> Response:
-    """Return the HTTP response of an answer of `SnapshotCopies.run`."""
-    return Response(answer[3:], int(answer[:3]), media_type="application/json")
-
-
 def answer_in_child(
     work: Work, snapshot: Snapshot, scheduler: KubeScheduler, history: EvictionHistory, max_memory_bytes: int
 ) -> bytes:
-    """Run `work` on the child's own snapshot, detached from the observer that records changes."""
+    """Run `work` on the child's own snapshot, detached from the observer that records changes.
+
+    Returns the HTTP status in three digits, followed by the body.
+    """
     snapshot.observer = None
     try:
         return _answer(work, snapshot, scheduler, history)
