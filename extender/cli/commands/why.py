@@ -15,12 +15,9 @@ from extender.cli import options
 from extender.errors import ClusterFileError, ClusterLost, printable_json
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only when needed
-    from extender.cli.sources.why_source import PodCluster, Read, ReportTarget
-    from extender.cluster.apiserver.client import ApiServer
+    from extender.cli.sources.why_source import Read, ReportTarget
     from extender.cluster.files.manifests import FileAdmission
-    from extender.config import Configuration
     from extender.report.pod_schema import Diagnosis, PendingReport
-    from extender.report.schema import SourceReport
 
 T = TypeVar("T")
 
@@ -108,8 +105,9 @@ def why(
     """
     from extender.admission.admit import admission_of
     from extender.cli.sources.arrivals import dry_run_of
-    from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of, source_of
-    from extender.cli.sources.why_source import ReportTarget
+    from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of
+    from extender.cli.sources.why_source import ReportTarget, read_target
+    from extender.config.scheduler.load import load_kube_scheduler
     from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
 
     # 1. Check what was asked.
@@ -134,12 +132,12 @@ def why(
         admit = admission_of(admission, strict, dry_run_of(admission, api, strict))
         target = replace(_read_manifest(files, namespace, namespace_of(api)), admission=admission, admit=admit)
     admitted: FileAdmission = "none" if admission == "none" else "local"
-    source = source_of(settings, api)
-    read = _reader(settings, api, target, source, admitted, timeout=timeout, no_color=no_color)
+    load_kube_scheduler(settings)  # report a mistake in the configuration before the cluster is read
+    read = partial(read_target, settings, api, target, admitted, set(), timeout=timeout, no_color=no_color)
     # 3. Answer.
     if is_list:
-        _list(partial(_read_pending, read, set()), output, no_color=no_color, watch=watch)
-    diagnose = partial(_diagnose, read, node, set())
+        _list(partial(_read_pending, read), output, no_color=no_color, watch=watch)
+    diagnose = partial(_diagnose, read, node)
     found = diagnose()
     if wait:
         found = _wait(diagnose, found, wait_timeout)
@@ -184,47 +182,14 @@ def _read_manifest(files: Sequence[str], namespace: str | None, default: str) ->
     return ReportTarget(given, name, found)
 
 
-def _reader(
-    settings: "Configuration",
-    api: "ApiServer | None",
-    target: "ReportTarget",
-    source: "SourceReport",
-    admission: "FileAdmission",
-    *,
-    timeout: float,
-    no_color: bool,
-) -> "Read":
-    """Return the function that reads the cluster; each call reads a live cluster again, on the same connection."""
-    from extender.cli.sources.cluster import read_cluster_files
-    from extender.cli.sources.why_source import read_file, read_live
-    from extender.config.scheduler.load import load_kube_scheduler
-
-    load_kube_scheduler(settings)  # report a mistake in the configuration before the cluster is read
-    if api is None:
-        return lambda: read_file(read_cluster_files(settings, admission, no_color), settings, target, source)
-    return lambda: read_live(api, settings, target, source, timeout=timeout, no_color=no_color)
-
-
-def _read_and_warn(read: "Read", warned: set[str]) -> "PodCluster":
-    """Read the cluster; each warning is printed once."""
-    from extender.cli import logs
-
-    cluster = read()
-    for warning in cluster.warnings:
-        if warning not in warned:
-            logs.print_message(warning)
-    warned.update(cluster.warnings)
-    return cluster
-
-
-def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
+def _diagnose(read: "Read", node: str | None) -> "Diagnosis":
     """Read the cluster and diagnose the pod."""
     from msgspec.structs import replace as replaced
 
     from extender.core.eviction_history import EvictionHistory
     from extender.report.diagnose import diagnose, not_found, with_history
 
-    cluster = _read_and_warn(read, warned)
+    cluster = read()
     if cluster.pod is None:
         found = not_found(cluster.snapshot, cluster.namespace, cluster.name, cluster.scheduler)
     else:
@@ -233,14 +198,14 @@ def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
     return replaced(found, admission=cluster.admission, cluster=cluster.size, source=cluster.source)
 
 
-def _read_pending(read: "Read", warned: set[str]) -> "PendingReport":
+def _read_pending(read: "Read") -> "PendingReport":
     """Read the cluster and list its pending pods."""
     from msgspec.structs import replace as replaced
 
     from extender.core.eviction_history import EvictionHistory
     from extender.report.lists.pending import pending_report
 
-    cluster = _read_and_warn(read, warned)
+    cluster = read()
     history = EvictionHistory(time_ns())
     found = pending_report(cluster.snapshot, cluster.scheduler, history, cluster.namespace or None)
     return replaced(found, source=cluster.source)

@@ -1,5 +1,6 @@
 """The cluster of a command: from a file, the example, or an API server that is watched or read once."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,10 +104,11 @@ def read_cluster_once(
     timeout: float,
     no_color: bool = False,
     admission: "FileAdmission" = "local",
+    warned: set[str] | None = None,
 ) -> "tuple[ClusterObjects, FoundVersion | None]":
     """Return the cluster and the kube-scheduler version found in it; reads files if `api` is None.
 
-    A live cluster is listed once, within `timeout` seconds; warnings and progress are printed.
+    A live cluster is listed once, within `timeout` seconds; warnings (see `print_warnings`) and progress are printed.
     """
     from extender.k8s.version.found import version_of_pods
 
@@ -117,9 +119,16 @@ def read_cluster_once(
 
     with reading_progress(no_color) as on_progress:
         found = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)
-    for warning in found.warnings:
-        logs.print_message(warning)
+    print_warnings(found.warnings, set() if warned is None else warned)
     return found.objects, found.found
+
+
+def print_warnings(warnings: Sequence[str], warned: set[str]) -> None:
+    """Print the warnings about a cluster that are not in `warned`, and add them."""
+    for warning in warnings:
+        if warning not in warned:
+            logs.print_message(warning)
+    warned.update(warnings)
 
 
 def read_cluster_files(

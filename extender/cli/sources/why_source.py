@@ -3,7 +3,7 @@
 Rule: a live cluster is only read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +12,6 @@ from extender.cluster.list.pod_history import PodHistory
 from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError
-from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import DEFAULT_FEATURES
 from extender.report.scheduler_report import with_version_hint
@@ -26,6 +25,7 @@ from extender.whatif.workloads import admitted_workloads, current_pods, further_
 if TYPE_CHECKING:
     from extender.cli.sources.arrivals import ManifestFiles
     from extender.cluster.apiserver.client import ApiServer
+    from extender.cluster.files.manifests import FileAdmission
     from extender.config import Configuration
 
 
@@ -62,7 +62,6 @@ class PodCluster:
     """None if the cluster has no such pod, or if the pending pods are listed."""
     scheduler: KubeScheduler
     history: PodHistory | None = None
-    warnings: Sequence[str] = ()
     admission: AdmissionReport | None = None
     """What admission made of the manifest."""
 
@@ -71,78 +70,64 @@ Read = Callable[[], PodCluster]
 """Reads the current state of the cluster."""
 
 
-def read_file(
-    objects: ClusterObjects, settings: "Configuration", target: ReportTarget, source: SourceReport
-) -> PodCluster:
-    """Return the cluster of a file; a target without a namespace is in `default`."""
-    from extender.config.scheduler.load import load_kube_scheduler
-    from extender.k8s.version.found import version_of_pods
-
-    found = version_of_pods(objects.pods)
-    scheduler = load_kube_scheduler(settings, found)
-    snapshot = snapshot_of(objects, scheduler)
-    namespace = target.namespace or ("" if target.is_list else source.namespace)
-    pod, report, size = snapshot.objects.pods.get((namespace, target.name)), None, size_of(snapshot)
-    if target.manifests is not None:
-        pod, report = _arrived(snapshot, target, target.manifests, scheduler)
-    hinted = with_version_hint(source, scheduler, objects.nodes, found)
-    return PodCluster(namespace, target.name, hinted, size, snapshot, pod, scheduler, admission=report)
-
-
-def read_live(
-    api: "ApiServer",
+def read_target(
     settings: "Configuration",
+    api: "ApiServer | None",
     target: ReportTarget,
-    source: SourceReport,
+    admission: "FileAdmission",
+    warned: set[str],
     *,
     timeout: float,
     no_color: bool,
 ) -> PodCluster:
-    """Read what the verdict on the pod, or on all pods, depends on from a live cluster, within `timeout` seconds."""
+    """Read a file, or what the verdicts depend on from a live cluster, within `timeout` seconds.
+
+    `warned`: see `print_warnings`. A target of a file without a namespace is in `default`.
+    """
+    from extender.cli.sources.cluster import namespace_of, print_warnings, read_cluster_once, source_of
     from extender.cli.sources.read_progress import reading_progress
-    from extender.cluster.list.read import read_cluster, read_for_pod
     from extender.config.scheduler.load import load_kube_scheduler
 
-    if target.is_list:
+    namespace = target.namespace or ("" if target.is_list else namespace_of(api))
+    # 1. The whole cluster, or only what one pod needs.
+    if api is None or target.is_list:
+        objects, version = read_cluster_once(settings, api, timeout, no_color, admission, warned)
+        scheduler, pod, history = load_kube_scheduler(settings, version), None, None
+    else:
+        from extender.cluster.list.read import read_for_pod
+
+        manifest = None if target.manifests is None else _preview(target.manifests)
+        # What admission reads is read only for what is admitted here: not for a manifest of a stored pod.
+        is_new = manifest is not None and target.admission == "local" and not manifest["metadata"].get("uid")
         with reading_progress(no_color) as on_progress:
-            whole = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)
-        scheduler = load_kube_scheduler(settings, whole.found)
-        snapshot = snapshot_of(whole.objects, scheduler)
-        hinted = with_version_hint(source, scheduler, whole.objects.nodes, whole.found)
-        size, warnings = size_of(snapshot), whole.warnings
-        return PodCluster(target.namespace, "", hinted, size, snapshot, None, scheduler, warnings=warnings)
-    namespace = target.namespace or api.namespace
-    manifest = None if target.manifests is None else _preview(target.manifests)
-    # What admission reads is read only for what is admitted here: not for a manifest of a stored pod.
-    is_new = manifest is not None and target.admission == "local" and not manifest["metadata"].get("uid")
-    with reading_progress(no_color) as on_progress:
-        found = read_for_pod(
-            api,
-            (namespace, target.name) if manifest is None else cast(Pod, decode("Pod", manifest)),
-            lambda version: load_kube_scheduler(settings, version),
-            timeout=timeout,
-            on_progress=on_progress,
-            manifest=manifest if is_new else None,
+            found = read_for_pod(
+                api,
+                (namespace, target.name) if manifest is None else cast(Pod, decode("Pod", manifest)),
+                lambda version: load_kube_scheduler(settings, version),
+                timeout=timeout,
+                on_progress=on_progress,
+                manifest=manifest if is_new else None,
+            )
+        print_warnings(found.warnings, warned)
+        objects, version, scheduler, pod, history = (
+            found.objects,
+            found.found,
+            found.scheduler,
+            found.pod,
+            found.history,
         )
-    snapshot, scheduler = snapshot_of(found.objects, found.scheduler), found.scheduler
-    pod, report, size = found.pod, None, size_of(snapshot)
-    if target.manifests is not None:
-        pod, report = _arrived(snapshot, target, target.manifests, scheduler)
-    hinted = with_version_hint(source, scheduler, found.objects.nodes, found.found)
-    about = (hinted, size, snapshot, pod, scheduler, found.history, found.warnings, report)
-    return PodCluster(namespace, target.name, *about)
-
-
-def size_of(snapshot: Snapshot) -> ClusterSize:
-    return ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
-
-
-def snapshot_of(objects: ClusterObjects, scheduler: KubeScheduler) -> Snapshot:
-    """Return the snapshot of what was read; ClusterFileError if it is invalid."""
+    # 2. The pod: of the file, of the cluster, or of the manifest.
     try:
-        return Snapshot.build(objects, scheduler.features)
+        snapshot = Snapshot.build(objects, scheduler.features)
     except ValueError as error:
         raise ClusterFileError(str(error)) from error
+    if api is None:
+        pod = snapshot.objects.pods.get((namespace, target.name))
+    report, size = None, ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
+    if target.manifests is not None:
+        pod, report = _arrived(snapshot, target, target.manifests, scheduler)
+    source = with_version_hint(source_of(settings, api), scheduler, objects.nodes, version)
+    return PodCluster(namespace, target.name, source, size, snapshot, pod, scheduler, history, report)
 
 
 def _preview(given: "ManifestFiles") -> Mapping[str, Any]:
