@@ -9,7 +9,7 @@ Rule: nothing is decided here, and the snapshot is left unchanged.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +34,6 @@ from extender.core.scheduling_cycle.schedule_one import (
     not_tried_reason,
     schedule_evaluated,
 )
-from extender.core.snapshot.arrays import mask_of
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
@@ -201,7 +200,7 @@ def _with_reason(snapshot: Snapshot, about: Diagnosis, pod: Pod, skipped: str, *
 def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None, *, with_scores: bool) -> Diagnosis:
     """Add all nodes (or those that reject), the counts of reasons and the details of `node` to the diagnosis."""
     row, profile = evaluation.context.snapshot.node_row.get(node or ""), evaluation.context.profile
-    nodes = node_diagnoses(evaluation, row) if with_scores else [*_rejected_nodes(evaluation)]
+    nodes = node_diagnoses(evaluation, row, is_brief=not with_scores)
     feasible = len(evaluation.feasible)
     not_evaluated = [name for name, mask in evaluation.filters_not_evaluated.items() if mask.any()]
     # PostFilter plugins run only for a pod that fits on no node, extenders filter only nodes on which it fits.
@@ -221,33 +220,66 @@ def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None, *, w
     )
 
 
-def node_diagnoses(evaluation: Evaluation, first: int | None = None) -> list[NodeDiagnosis]:
-    """Return the diagnosis of every node, sorted by name; `first`: row of the node that limited work begins with."""
-    # 1. Read the parts of the Evaluation.
-    names, scores, tried = evaluation.context.snapshot.node_names, evaluation.scores, evaluation.policies
-    totals = scores.total if scores.error is None else None  # a plugin failed: no totals
-    statuses, facts = evaluation.filter.statuses(np.arange(len(names))), facts_of_nodes(evaluation)
-    masks = [(plugin, mask.tolist()) for plugin, mask in evaluation.filters_not_evaluated.items()]
-    passed = (evaluation.filter.codes == Code.SUCCESS).tolist()
-    masks += [(extender, passed) for extender in evaluation.extenders("filter")]
-    others, chance = np.flatnonzero(~tried.candidate), chance_of(tried)
-    victims = {place: tried.victims_on(place) for place in evaluation.candidates.tolist()}
-    why_not = dict(zip(others.tolist(), tried.statuses(others), strict=True))
-    # 2. Turn each distinct status into its report once: a cluster has thousands of nodes, and few reasons.
+def node_diagnoses(evaluation: Evaluation, first: int | None = None, *, is_brief: bool = False) -> list[NodeDiagnosis]:
+    """Return every node, sorted by name; `first`: row of the node that limited work begins with.
+
+    `is_brief`: only the nodes that reject the pod, without scores and victims; some of them have facts.
+    """
+    # 1. Turn each distinct status into its report once: a cluster has thousands of nodes, and few reasons.
+    snapshot, facts = evaluation.context.snapshot, facts_of_nodes(evaluation)
+    statuses = evaluation.filter.statuses(np.arange(len(snapshot.node_names)))
     distinct = [_report_status(status, evaluation.filter.prefilter_plugins) for status in statuses.distinct]
     if first is not None and distinct[int(statuses.indices[first])].plugin:
         facts(first, distinct[int(statuses.indices[first])].plugin)
-    # 3. Put scores and victims together per row of the snapshot.
-    scores_of: dict[int, NodeScores] = {}
-    if totals is not None:
-        ranks = 1 + np.searchsorted(np.sort(-totals), -totals)  # equal totals have the same rank
-        plugins = {plugin: values.tolist() for plugin, values in scores.plugins.items()}
-        for place, (row, total, rank) in enumerate(
-            zip(scores.rows.tolist(), totals.tolist(), ranks.tolist(), strict=True)
-        ):
-            own = {plugin: values[place] for plugin, values in plugins.items()}
-            scores_of[row] = NodeScores(total=total, plugins=own, rank=rank)
-    preemption_of = {
+    # 2. What else is known, per row of the snapshot.
+    candidates = evaluation.policies.rows[evaluation.candidates].tolist()
+    preemption_of = dict.fromkeys(candidates, _CANDIDATE) if is_brief else _preemptions(evaluation)
+    scores_of = {} if is_brief else _scores(evaluation)
+    masks = [(plugin, mask.tolist()) for plugin, mask in evaluation.filters_not_evaluated.items()]
+    passed = (evaluation.filter.codes == Code.SUCCESS).tolist()
+    masks += [(extender, passed) for extender in evaluation.extenders("filter")]
+    # 3. Put it together.
+    indices, nodes = statuses.indices.tolist(), list[NodeDiagnosis]()
+    every = 1 + len(indices) // MAX_NODES_WITH_FACTS if is_brief else 1
+    for place, row in enumerate(np.argsort(snapshot.name_order).tolist()):
+        status, plugin = distinct[indices[row]], statuses.distinct[indices[row]].plugin
+        if is_brief and status.code == "Success":
+            continue
+        node = NodeDiagnosis(
+            name=snapshot.node_names[row],
+            code=status.code,
+            plugin=status.plugin,
+            reasons=status.reasons,
+            facts=[*facts(row, plugin)] if place % every == 0 and status.code in _REJECTED else [],
+            scores=scores_of.get(row),
+            preemption=preemption_of.get(row),
+            not_evaluated=[name for name, mask in masks if mask[row]],
+        )
+        nodes.append(node)
+    return nodes
+
+
+def _scores(evaluation: Evaluation) -> dict[int, NodeScores]:
+    """Return node row -> scores; none if a plugin fails."""
+    scores = evaluation.scores
+    if scores.error is not None:
+        return {}
+    ranks = 1 + np.searchsorted(np.sort(-scores.total), -scores.total)  # equal totals have the same rank
+    plugins = {plugin: values.tolist() for plugin, values in scores.plugins.items()}
+    rows = zip(scores.rows.tolist(), scores.total.tolist(), ranks.tolist(), strict=True)
+    return {
+        row: NodeScores(total=total, plugins={plugin: of[place] for plugin, of in plugins.items()}, rank=rank)
+        for place, (row, total, rank) in enumerate(rows)
+    }
+
+
+def _preemptions(evaluation: Evaluation) -> dict[int, NodePreemption]:
+    """Return node row -> victims, or the reason why no eviction would make room, of the nodes that are tried."""
+    tried = evaluation.policies
+    others, chance = np.flatnonzero(~tried.candidate), chance_of(tried)
+    victims = {place: tried.victims_on(place) for place in evaluation.candidates.tolist()}
+    why_not = dict(zip(others.tolist(), tried.statuses(others), strict=True))
+    return {
         row: NodePreemption(
             victims=[pod.key for pod in victims.get(place, ())],
             num_pdb_violations=int(tried.violations[place]) if place in victims else 0,
@@ -256,43 +288,6 @@ def node_diagnoses(evaluation: Evaluation, first: int | None = None) -> list[Nod
         )
         for place, row in enumerate(tried.rows.tolist())
     }
-    nodes = [
-        NodeDiagnosis(
-            name=name,
-            code=distinct[index].code,
-            plugin=distinct[index].plugin,
-            reasons=distinct[index].reasons,
-            facts=[*facts(row, statuses.distinct[index].plugin)] if distinct[index].code in _REJECTED else [],
-            scores=scores_of.get(row),
-            preemption=preemption_of.get(row),
-            not_evaluated=[plugin for plugin, mask in masks if mask[row]],
-        )
-        for row, (name, index) in enumerate(zip(names, statuses.indices.tolist(), strict=True))
-    ]
-    return sorted(nodes, key=lambda one: one.name)
-
-
-def _rejected_nodes(evaluation: Evaluation) -> Iterator[NodeDiagnosis]:
-    """Yield the nodes that reject the pod, by name, without scores and victims; some of them have facts."""
-    snapshot, facts, found = evaluation.context.snapshot, facts_of_nodes(evaluation), evaluation.filter
-    statuses = found.statuses(np.arange(len(snapshot.node_names)))
-    distinct = [_report_status(status, evaluation.filter.prefilter_plugins) for status in statuses.distinct]
-    is_candidate = mask_of(evaluation.policies.rows[evaluation.candidates], len(snapshot.node_names)).tolist()
-    indices, every = statuses.indices.tolist(), 1 + len(snapshot.node_names) // MAX_NODES_WITH_FACTS
-    for place, row in enumerate(np.argsort(snapshot.name_order).tolist()):
-        status = distinct[indices[row]]
-        has_facts = place % every == 0 and status.code in _REJECTED
-        if status.code != "Success":
-            yield NodeDiagnosis(
-                name=snapshot.node_names[row],
-                code=status.code,
-                plugin=status.plugin,
-                reasons=status.reasons,
-                facts=[*facts(row, statuses.distinct[indices[row]].plugin)] if has_facts else [],
-                scores=None,
-                preemption=_CANDIDATE if is_candidate[row] else None,
-                not_evaluated=[],
-            )
 
 
 _REJECTED = ("Unschedulable", "UnschedulableAndUnresolvable")
