@@ -140,40 +140,50 @@ class Placement(DiagnosisStruct, frozen=True, kw_only=True):
     """True for a static pod's mirror: the kubelet of its node runs it, and kube-scheduler never placed it."""
 
 
-class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
-    """What kube-scheduler would decide about one pod now, and why."""
+class PodVerdict(DiagnosisStruct, frozen=True, kw_only=True):
+    """What a diagnosis of a pod and its entry in the list of pending pods have in common."""
 
     pod: str
     """`namespace/name`."""
     uid: str = ""
     priority: int = 0
     scheduler_name: str = ""
-    requests: dict[str, int] = {}
-    """Requests of the pod, in these units."""
-    units: dict[str, Unit] = {}
-    """Resource that the pod requests -> unit of its amounts, here and in `details`."""
     state: PodState
     verdict: Verdict = "Unknown"
     message: str = ""
     """kube-scheduler's message: that of FailedScheduling, or why it does not try the pod; empty where the pod fits."""
+    cause: str = ""
+    """The commonest reason against the nodes, or why kube-scheduler does not try the pod; empty where it fits. In the
+    list, never empty: the key of the pod's group."""
+    cause_nodes: int = 0
+    """Number of nodes with this cause; 0 if it is not about single nodes."""
+    cause_facts: list[AnyFact] = []
+    """What exactly rejects these nodes: the most common facts; in the list, of up to 50 of the cluster's nodes."""
+    reasons: list[ReasonCount] = []
+    """Why nodes are rejected, the most common reason first."""
+    node: str | None = None
+    """The node that the pod has, or the one that it would be bound to; in the list, or nominated to."""
+    nominated_node: str | None = None
+    """status.nominatedNodeName."""
+    hint: str | None = None
+    """What to do or to wait for: a claim that does not exist yet, a pending pod that fits, another scheduler's pod."""
+
+
+class Diagnosis(PodVerdict, frozen=True, kw_only=True):
+    """What kube-scheduler would decide about one pod now, and why."""
+
+    requests: dict[str, int] = {}
+    """Requests of the pod, in these units."""
+    units: dict[str, Unit] = {}
+    """Resource that the pod requests -> unit of its amounts, here and in `details`."""
     why: str
     """The verdict and its reason in one plain sentence."""
     facts: list[AnyFact] = []
     """What is particular about the pod: gates, nominations, its group, a pending resize, why it failed."""
-    cause: str = ""
-    """The commonest reason against the nodes, or why kube-scheduler does not try the pod; empty where it fits."""
-    cause_nodes: int = 0
-    """Number of nodes with this cause; 0 if it is not about single nodes."""
-    cause_facts: list[AnyFact] = []
-    """What exactly rejects these nodes: the most common facts."""
-    node: str | None = None
-    """The node that the pod has, or the one that it would be bound to."""
     ties: list[str] = []
     """The first ten nodes with the same total score as that one."""
     feasible: int = 0
     """Number of nodes on which the pod fits."""
-    nominated_node: str | None = None
-    """status.nominatedNodeName."""
     cluster: ClusterSize
     version: str
     """Version of kube-scheduler whose verdicts these are, such as 1.36."""
@@ -185,16 +195,12 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     """Feature gates that differ from the version's defaults."""
     policies: list[str] = []
     """Keys of the preemption policies that differ from kube-scheduler's behaviour, with their values."""
-    reasons: list[ReasonCount] = []
-    """Why nodes are rejected, the most common reason first."""
     preemption: PreemptionOutcome | None = None
     """Null where none is tried: the pod fits, or kube-scheduler does not try it."""
     placement: Placement | None = None
     """Why an assigned pod is where it is; null for any other."""
     claims: list[ReservedClaim] = []
     """Resource claims of a pod that fits, with the devices that it would get."""
-    hint: str | None = None
-    """What to do or to wait for: a claim that does not exist yet, a pending pod that fits, another scheduler's pod."""
     not_evaluated: list[str] = []
     """Plugins and other extenders that kube-scheduler evaluates for this pod and that we do not."""
     notes: list[str]
@@ -219,38 +225,16 @@ PreemptionHelp = Literal["MakesRoom", "NoRoom", "NotAllowed", "Waits", "NotTried
 """Would preemption help? Waits: pods evicted for it are still terminating; NotTried: it fits, or is not tried."""
 
 
-class PendingPodReport(DiagnosisStruct, frozen=True, kw_only=True):
+class PendingPodReport(PodVerdict, frozen=True, kw_only=True):
     """A pod that has no node yet."""
 
-    pod: str
-    """`namespace/name`."""
-    uid: str
-    priority: int
-    scheduler_name: str
     since: str | None
     """Since when it is not scheduled: the time of its condition PodScheduled, or else of its creation."""
-    state: PodState
-    verdict: Verdict
-    cause: str
-    """The commonest reason against its nodes, or why kube-scheduler does not try it: the key of its group."""
-    nodes: int
-    """Number of nodes with this cause; 0 if the cause is not about nodes."""
-    facts: list[AnyFact]
-    """What exactly rejects these nodes: the most common facts, of up to 50 of the cluster's nodes."""
-    message: str
-    """kube-scheduler's message; empty where the pod fits."""
-    reasons: list[ReasonCount]
-    """Why nodes are rejected, the most common reason first."""
     preemption: PreemptionHelp
     blocked_by: str
     """What stands in the way: what forbids the preemption or keeps it from making room, gates, a plugin; or empty."""
-    node: str | None
-    """The node that it would be bound or nominated to."""
     victims: list[str]
     """Pods that would be evicted for it from that node."""
-    nominated_node: str | None
-    """status.nominatedNodeName."""
-    hint: str | None
 
 
 class PendingCause(DiagnosisStruct, frozen=True, kw_only=True):

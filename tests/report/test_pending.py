@@ -125,15 +125,15 @@ def test_the_node_of_a_daemon_set_s_pod_is_the_cause_not_the_nodes_to_which_it_i
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
     nodes: Nodes = {node("n1", cpu="1"): [], **{node(f"n{number}"): [] for number in (2, 3, 4)}}
     found = only(nodes, incoming(cpu="2", affinity=affinity))
-    assert (found.cause, found.nodes) == ("nodes with too little cpu", 1)
+    assert (found.cause, found.cause_nodes) == ("nodes with too little cpu", 1)
     assert [(one.plugin, one.nodes) for one in found.reasons] == [("NodeAffinity", 3), ("NodeResourcesFit", 1)]
 
 
 def test_the_cause_has_its_fact():
     tainted: Nodes = {node(f"n{number}", taints=[{"key": "gpu", "effect": "NoSchedule"}]): [] for number in range(120)}
     found = only(tainted, incoming())
-    assert (found.cause, found.nodes) == ("nodes with a taint that it does not tolerate", 120)
-    assert [brief_fact(one) for one in found.facts] == ["gpu:NoSchedule"]
+    assert (found.cause, found.cause_nodes) == ("nodes with a taint that it does not tolerate", 120)
+    assert [brief_fact(one) for one in found.cause_facts] == ["gpu:NoSchedule"]
 
 
 # --- templates --------------------------------------------------------------------------------------------------------

@@ -65,8 +65,8 @@ def changes(before: PendingReport, found: PendingReport, now: int) -> Iterator[T
 
 def _cause(one: PendingPodReport, found: PendingReport) -> str:
     # A fact that differs from node to node, such as what is free, would be that of one of them.
-    fact = next((f" ({brief_fact(fact)})" for fact in one.facts if not fact.cause), "")
-    return f"{one.nodes} of {found.cluster.nodes} {one.cause}{fact}" if one.nodes else one.cause
+    fact = next((f" ({brief_fact(fact)})" for fact in one.cause_facts if not fact.cause), "")
+    return f"{one.cause_nodes} of {found.cluster.nodes} {one.cause}{fact}" if one.cause_nodes else one.cause
 
 
 def _since(time: str | None, now: int, *, is_live: bool) -> str:

@@ -5,6 +5,7 @@ Rule: every pod is judged on the cluster as it is, as `diagnose` does; pods of o
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from extender.config.values import suggestion
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
@@ -15,7 +16,14 @@ from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.report.diagnose import diagnose, retry_hint
-from extender.report.pod_schema import Diagnosis, PendingCause, PendingPodReport, PendingReport, PreemptionHelp
+from extender.report.pod_schema import (
+    Diagnosis,
+    PendingCause,
+    PendingPodReport,
+    PendingReport,
+    PodVerdict,
+    PreemptionHelp,
+)
 from extender.report.scheduler_report import limitations
 from extender.report.simulation_schema import ClusterSize
 from extender.report.wording import (
@@ -106,28 +114,23 @@ def _report(pod: Pod, found: Diagnosis) -> PendingPodReport:
     help_, blocked_by = _preemption(pod, found)
     if found.not_evaluated and not blocked_by:
         blocked_by = join_names(found.not_evaluated, len(found.not_evaluated))
-    fits = found.verdict == "Fits"
     condition = next((one for one in pod.status.conditions or () if one.type == "PodScheduled"), None)
     since = condition.last_transition_time if condition is not None and condition.status != "True" else None
+    shared: dict[str, Any] = {name: getattr(found, name) for name in PodVerdict.__struct_fields__}
+    # The diagnosis may be that of another pod of the template.
+    own = {
+        "pod": pod.key,
+        "uid": pod.metadata.uid,
+        "cause": _cause(pod, found),
+        "node": found.node if found.preemption is None else found.preemption.node,
+        "hint": retry_hint(pod) if found.verdict == "Fits" else found.hint,
+    }
     return PendingPodReport(
-        pod=pod.key,
-        uid=pod.metadata.uid,
-        priority=pod.priority,
-        scheduler_name=pod.spec.scheduler_name,
+        **shared | own,
         since=since or pod.metadata.creation_timestamp or None,
-        state=found.state,
-        verdict=found.verdict,
-        cause=_cause(pod, found),
-        nodes=found.cause_nodes,
-        facts=found.cause_facts,
-        message=found.message,
-        reasons=found.reasons,
         preemption=help_,
         blocked_by=blocked_by,
-        node=found.node if found.preemption is None else found.preemption.node,
         victims=[] if found.preemption is None else [one.pod for one in found.preemption.victims],
-        nominated_node=found.nominated_node,
-        hint=retry_hint(pod) if fits else found.hint,
     )
 
 
