@@ -1,7 +1,6 @@
 """List the nodes of a snapshot: requests, free resources, taints and pods.
 
-Rule: `NodeColumns.of` and `NodeCopy.of` read the snapshot, between two decisions; what they return does not change, and
-any thread may render it.
+Rule: `NodeColumns.of` and `report_node` read the snapshot, between two decisions; what they return does not change.
 """
 
 from collections import Counter
@@ -72,38 +71,21 @@ class NodeColumns:
         return ListedNodes(nodes=nodes, matching=len(rows), total=len(self.nodes))
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCopy:
-    """A node of a snapshot with its pods."""
-
-    node: Node
-    requested: Mapping[str, int]
-    pods: tuple[Pod, ...]
-    """The most important first."""
-    nominated: tuple[Pod, ...]
-    features: Features
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, name: str) -> "NodeCopy | None":
-        """Copy a node; None if the cluster has no such node. Call it on the thread that decides."""
-        row = snapshot.node_row.get(name)
-        if row is None:
-            return None
-        scalar_resources = snapshot.pod_table.scalar_resources
-        held = [scalar_resources.get(pod, ()) for pod in snapshot.pod_table.on_node[row].values()]
-        requested = _totals(snapshot.used[:, row], held)
-        nominated = tuple(pod for pod in snapshot.nominees if pod.status.nominated_node_name == name)
-        return cls(snapshot.nodes[row], requested, snapshot.pods_on(name), nominated, snapshot.features)
-
-    def report(self) -> NodeDetail:
-        """Render the node with its labels and pods."""
-        summary = _summarize(self.node, self.requested)
-        return NodeDetail(
-            **{field: getattr(summary, field) for field in summary.__struct_fields__},
-            labels=dict(self.node.metadata.labels or {}),
-            running=_pods(self.pods, self.features),
-            nominated=_pods(self.nominated, self.features),
-        )
+def report_node(snapshot: Snapshot, name: str) -> NodeDetail | None:
+    """Return the node with its labels and pods; None if the cluster has no such node."""
+    row = snapshot.node_row.get(name)
+    if row is None:
+        return None
+    scalar_resources, features = snapshot.pod_table.scalar_resources, snapshot.features
+    held = [scalar_resources.get(pod, ()) for pod in snapshot.pod_table.on_node[row].values()]
+    summary = _summarize(snapshot.nodes[row], _totals(snapshot.used[:, row], held))
+    nominated = [pod for pod in snapshot.nominees if pod.status.nominated_node_name == name]
+    return NodeDetail(
+        **{field: getattr(summary, field) for field in summary.__struct_fields__},
+        labels=dict(snapshot.nodes[row].metadata.labels or {}),
+        running=_pods(snapshot.pods_on(name), features),
+        nominated=_pods(nominated, features),
+    )
 
 
 def _totals(base: IntArray, scalars: Iterable[tuple[tuple[str, int], ...]]) -> Mapping[str, int]:

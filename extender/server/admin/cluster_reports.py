@@ -18,8 +18,8 @@ from extender.errors import NotFound
 from extender.k8s.kinds import ClusterObjects
 from extender.report.diagnose import diagnose, not_found
 from extender.report.facts.wording import describe_fact
-from extender.report.lists.node_schema import NodeSort
-from extender.report.lists.nodes import NodeColumns, NodeCopy, NodeQuery
+from extender.report.lists.node_schema import NodeDetail, NodeSort
+from extender.report.lists.nodes import NodeColumns, NodeQuery, report_node
 from extender.report.lists.page_schema import ExplainedPod
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
@@ -61,17 +61,15 @@ class ClusterReports:
         """Return one node with its labels and pods."""
         name = request.path_params["name"]
 
-        def read() -> tuple[NodeCopy | None, tuple[str, ...]]:
+        def read() -> tuple[NodeDetail | None, tuple[str, ...]]:
             snapshot = self._server_context.snapshot()
-            return NodeCopy.of(snapshot, name), snapshot.frozen_node_names
+            return report_node(snapshot, name), snapshot.frozen_node_names
 
-        def render() -> Response:
-            if copy is None:
-                raise NotFound(f"the cluster has no node {name!r}{suggestion(name, names)}")
-            return _json(copy.report())
-
-        copy, names = await self._decision_thread.run(read)
-        return await run_in_threadpool(render)
+        node, names = await self._decision_thread.run(read)
+        if node is None:
+            nearest = await run_in_threadpool(suggestion, name, names)
+            raise NotFound(f"the cluster has no node {name!r}{nearest}")
+        return _json(node)
 
     async def why(self, request: Request) -> Response:
         """Explain one pod on all nodes, with the diagnosis of `extender why`; `?node=NAME` shows that node in full."""
