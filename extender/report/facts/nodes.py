@@ -35,7 +35,6 @@ from extender.report.facts.schema import (
     NodeRequirementFact,
     TaintFact,
     UnschedulableFact,
-    ValueCount,
 )
 
 MAX_REQUIREMENTS = 3
@@ -168,12 +167,12 @@ class _Requirements:
         return found
 
     def _fact(self, one: Requirement | FieldRequirement) -> NodeRequirementFact:
-        snapshot, values, (term, terms) = self._snapshot, list[ValueCount](), self._term
+        snapshot, values, (term, terms) = self._snapshot, dict[str, int](), self._term
         if isinstance(one, Requirement):
             column = snapshot.label(one.key)
             counts = Counter(dict(zip(column.values, np.bincount(column.codes).tolist(), strict=True)))
             counts.pop(None, None)
-            values = [ValueCount(value=value, nodes=nodes) for value, nodes in counts.most_common(MAX_LISTED)]
+            values = dict(counts.most_common(MAX_LISTED))
         return NodeRequirementFact(
             source=self._source,
             term=term,
@@ -181,5 +180,5 @@ class _Requirements:
             requirement=str(one),
             key=one.key,
             meeting=int(nodes_meeting(snapshot, one).sum()),
-            values=tuple(values),
+            values=values,
         )

@@ -68,13 +68,6 @@ class DeclaredFeatureFact(FactStruct, frozen=True, kw_only=True):
     """Number of nodes that declare it."""
 
 
-class ValueCount(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A value of a node label, and the number of nodes that have it."""
-
-    value: str
-    nodes: int
-
-
 class NodeRequirementFact(FactStruct, frozen=True, kw_only=True):
     """A requirement on node labels or the node's name that the node does not meet (NodeAffinity)."""
 
@@ -93,8 +86,8 @@ class NodeRequirementFact(FactStruct, frozen=True, kw_only=True):
     """The node's own value; null: it does not have the label."""
     meeting: int = 0
     """Number of nodes that meet the requirement."""
-    values: tuple[ValueCount, ...] = ()
-    """The most common values that nodes have."""
+    values: dict[str, int] = {}
+    """The most common values that nodes have -> number of nodes."""
 
 
 class PortFact(FactStruct, frozen=True, kw_only=True):
@@ -239,13 +232,6 @@ class ClaimFact(FactStruct, frozen=True, kw_only=True):
     volume: str = ""
 
 
-class NodeLabel(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """The value that the node has for a label; null: it does not have the label."""
-
-    key: str
-    value: str | None
-
-
 class VolumeTopologyFact(FactStruct, frozen=True, kw_only=True):
     """Where a volume is, or where its class makes volumes; the node is elsewhere (VolumeBinding, VolumeZone)."""
 
@@ -259,8 +245,8 @@ class VolumeTopologyFact(FactStruct, frozen=True, kw_only=True):
     terms: tuple[str, ...]
     """The first terms of its node affinity, zone label or allowedTopologies: the node has to meet one of them."""
     more_terms: int = 0
-    labels: tuple[NodeLabel, ...] = ()
-    """What the node has for the labels of these terms."""
+    labels: dict[str, str | None] = {}
+    """Label of these terms -> the node's value; null: it does not have the label."""
 
 
 class SelectedNodeFact(FactStruct, frozen=True, kw_only=True):

@@ -41,7 +41,6 @@ from extender.report.facts.schema import (
     ClaimFact,
     ClaimProblem,
     FactsOf,
-    NodeLabel,
     SelectedNodeFact,
     StorageCapacityFact,
     VolumeMatchFact,
@@ -166,7 +165,7 @@ def _topology(
                 driver="" if volume is None else _driver(volume),
                 terms=texts,
                 more_terms=max(0, len(terms) - MAX_TERMS),
-                labels=tuple(NodeLabel(key=key, value=value) for key, value in has),
+                labels=dict(has),
             )
         return known[has]
 

@@ -101,7 +101,7 @@ def brief_fact(fact: AnyFact) -> str:
         case facts.PortFact() | facts.ResourceFact() | facts.ResizeFact() | facts.NominatedFact():
             return _brief_room_fact(fact)
     if isinstance(fact, facts.VolumeTopologyFact) and fact.labels:
-        has = (f"no {one.key}" if one.value is None else f"{one.key}={one.value}" for one in fact.labels)
+        has = (f"no {key}" if value is None else f"{key}={value}" for key, value in fact.labels.items())
         return f"{_volume_fact(fact)}; the node has {', '.join(has)}"
     if isinstance(fact, facts.VolumeFact):
         return _volume_fact(fact)
@@ -248,7 +248,7 @@ def _in_the_cluster(fact: AnyFact) -> Iterator[str]:
     """Yield what is known of the other nodes."""
     match fact:
         case facts.NodeRequirementFact(values=values) if values:
-            yield "nodes have " + ", ".join(f"{one.value} ({one.nodes})" for one in values)
+            yield "nodes have " + ", ".join(f"{value} ({nodes})" for value, nodes in values.items())
         case facts.ResourceFact(most_free_node=node) if node and fact.resource != "pods":
             most = f"most free in the cluster: {_amounts(fact.resource, fact.most_free)[0]} on {node}"
             yield most if fact.most_free != fact.free else "no node has more free"

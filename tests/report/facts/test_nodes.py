@@ -15,7 +15,6 @@ from extender.report.facts.schema import (
     NodeNameFact,
     NodeRequirementFact,
     UnschedulableFact,
-    ValueCount,
 )
 from tests.builders import JSON, built, cluster, incoming, node, typed
 from tests.report.facts.diagnosed import causes, diagnosed, facts_on, words_on
@@ -26,7 +25,7 @@ DISKS = [
     node("c", labels={"disk": "nvme", "zone": "z2"}),
     node("d"),
 ]
-HAVE = (ValueCount(value="hdd", nodes=2), ValueCount(value="nvme", nodes=1))
+HAVE = {"hdd": 2, "nvme": 1}
 
 
 def required(*terms: list[tuple[str, str, list[str]]]) -> JSON:

@@ -8,7 +8,6 @@ from extender.report.facts.schema import (
     ClaimFact,
     FactCount,
     MoreFact,
-    NodeLabel,
     NodeRequirementFact,
     SelectedNodeFact,
     StorageCapacityFact,
@@ -118,7 +117,7 @@ def test_the_zone_of_a_bound_volume_stands_beside_the_node_s():
     found = diagnosed({node("n1", labels=B): [], node("n2"): []}, incoming(**using_volumes("data")), *bound, LAZY)
     own: Any = {"claim": "default/data", "volume": "pv-1", "storage_class": "lazy", "driver": "csi.example.com"}
     facts = {
-        name: VolumeTopologyFact(**own, terms=(f"{ZONE} in (a, c)",), labels=(NodeLabel(key=ZONE, value=value),))
+        name: VolumeTopologyFact(**own, terms=(f"{ZONE} in (a, c)",), labels={ZONE: value})
         for name, value in (("n1", "b"), ("n2", None))
     }
     assert facts_of(found) == {name: [fact] for name, fact in facts.items()}
@@ -150,7 +149,7 @@ def test_a_zone_label_of_a_volume_stands_beside_the_node_s():
             storage_class="lazy",
             driver="csi.example.com",
             terms=(f"{ZONE} in (a, c)",),
-            labels=(NodeLabel(key=ZONE, value="b"),),
+            labels={ZONE: "b"},
         )
     ]
 
