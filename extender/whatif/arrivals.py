@@ -103,7 +103,7 @@ class Arrivals:
             kind = key_of_kind(arrival)
             if kind is None:
                 continue
-            loaded = self._with_uid(kind, self._decoded(arrival, self._admitted(arrival)))
+            loaded = self._with_uid(kind, self._decoded(arrival, self.admitted(arrival)))
             key = key_of(kind, loaded)
             name = "/".join(filter(None, key))
             if (kind, key) in created:
@@ -150,7 +150,7 @@ class Arrivals:
         like = self._like.get(id(spec)) if planned.is_like_others and not quotas else None
         if like is None:
             arrival = RawManifest("", "Pod", planned.manifest)
-            admitted = self._admitted(arrival)
+            admitted = self.admitted(arrival)
             like = spec, admitted, self._typed(cast(Pod, self._decoded(arrival, admitted)))
             if planned.is_like_others:
                 self._like[id(spec)] = like
@@ -163,18 +163,18 @@ class Arrivals:
 
     def typed_pod(self, arrival: RawManifest) -> Pod:
         """Return a pod as stored without creating it, such as one to ask which nodes a DaemonSet runs on."""
-        return self._typed(cast(Pod, self._decoded(arrival, self._admitted(arrival))))
+        return self._typed(cast(Pod, self._decoded(arrival, self.admitted(arrival))))
 
     def node(self, given: RawManifest | Node) -> Node:
         """Return a node as stored without creating it; RequestError if it has no resources."""
-        node = given if isinstance(given, Node) else cast(Node, self._decoded(given, self._admitted(given)))
+        node = given if isinstance(given, Node) else cast(Node, self._decoded(given, self.admitted(given)))
         if not node.status.allocatable:
             raise RequestError(f"addNodes: node {node.metadata.name!r}: status.allocatable is missing")
         return node
 
     def arriving_pod(self, arrival: RawManifest) -> Pod:
         """Create the pod's claims, and return it as stored without creating it."""
-        admitted = self._admitted(arrival)
+        admitted = self.admitted(arrival)
         pod = self._typed(cast(Pod, self._decoded(arrival, admitted)))
         if arrival.is_stored:
             return pod
@@ -211,7 +211,7 @@ class Arrivals:
 
     def _create_claim(self, manifest: dict[str, Any]) -> None:
         arrival = RawManifest("", "PersistentVolumeClaim", manifest)
-        claim = cast(PersistentVolumeClaim, self._decoded(arrival, self._admitted(arrival)))
+        claim = cast(PersistentVolumeClaim, self._decoded(arrival, self.admitted(arrival)))
         if key_of("PersistentVolumeClaim", claim) not in self.snapshot.objects.claims:
             new = replace(claim, status=PhaseStatus("Pending"))
             self.snapshot.put("PersistentVolumeClaim", self._with_uid("PersistentVolumeClaim", new))
@@ -240,11 +240,8 @@ class Arrivals:
 
     # --- admission ---
 
-    def admit_workload(self, arrival: RawManifest) -> dict[str, Any]:
-        """Return a workload's manifest as stored; Refused if an API server would refuse it."""
-        return self._admitted(arrival)
-
-    def _admitted(self, arrival: RawManifest) -> dict[str, Any]:
+    def admitted(self, arrival: RawManifest) -> dict[str, Any]:
+        """Return the manifest as stored; Refused if an API server would refuse it."""
         if arrival.is_stored:
             given = dict(arrival.object)
             return with_priority(given, self._cluster) if arrival.kind == "Pod" and self._mode != "none" else given

@@ -169,12 +169,8 @@ def _check_pod(one: RawManifest) -> None:
     if one.kind in WORKLOAD_KINDS:
         raise RequestError(f"{one.place}: {one.kind!r} is not a Pod: put it into `workloads`")
     if one.kind != "Pod":
-        raise RequestError(not_a_pod_message(one.place, one.kind))
-
-
-def not_a_pod_message(place: str, kind: str) -> str:
-    """Render the error for an object of another kind."""
-    return f"{place}: {kind!r} is not a Pod, {', '.join([*API_VERSIONS][:-1])} or {[*API_VERSIONS][-1]}"
+        *others, last = API_VERSIONS
+        raise RequestError(f"{one.place}: {one.kind!r} is not a Pod, {', '.join(others)} or {last}")
 
 
 def _check_claim(one: RawManifest) -> None:

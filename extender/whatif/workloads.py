@@ -209,7 +209,7 @@ def admitted_workloads(arrivals: Arrivals, given: Sequence[RawManifest]) -> list
     """
     workloads: dict[Workload, WorkloadManifest] = {}
     for one in given:
-        workload = _workload(one, arrivals.admit_workload(one))
+        workload = _workload(one, arrivals.admitted(one))
         if workload.key in workloads:
             place = f"{one.place}: " if one.place else ""
             raise RequestError(f"{place}duplicate workload {workload}")

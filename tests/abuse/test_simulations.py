@@ -37,9 +37,9 @@ SLOW_SIMULATIONS = """
 
 
 LITTLE_MEMORY = """
-    from extender.server.admin import routes
+    from extender.server.admin import snapshot_copy
 
-    routes.MAX_SIMULATION_MEMORY_BYTES = 64 << 20
+    snapshot_copy.MAX_MEMORY_BYTES = 64 << 20
 """
 
 

@@ -33,9 +33,6 @@ MAX_LISTED_NODES = 1000
 MAX_REPORTS = 4
 """Maximum number of GET /why in flight: one that runs, and the others that wait."""
 
-MAX_REPORT_MEMORY_BYTES = 512 << 20
-"""Memory that one report may allocate, beyond the cluster cache that it shares with the service."""
-
 
 class ClusterReports:
     """The endpoints that show nodes and pods of the cluster cache."""
@@ -89,7 +86,7 @@ class ClusterReports:
             return ExplainedPod(diagnosis=found, node_facts=facts)
 
         with self._in_flight.track():
-            return await unless_gone(request, self._copies.run(explain, MAX_REPORT_MEMORY_BYTES))
+            return await unless_gone(request, self._copies.run(explain))
 
 
 def _json(value: object) -> Response:

@@ -46,9 +46,6 @@ MAX_RESPONSES = 4
 MAX_REPORT_BYTES = 64 << 20
 """Size of a report that is kept: some 50,000 pods."""
 
-MAX_MEMORY_BYTES = 512 << 20
-"""Memory that the making of a report may allocate, beyond the cluster cache that it shares with the service."""
-
 
 class PendingPods:
     """Makes and keeps the report; used on the event loop of the admin listener."""
@@ -86,7 +83,7 @@ class PendingPods:
         loop, now = asyncio.get_running_loop(), time.time_ns()
         begun = loop.time()
         try:
-            found = await self._copies.run(_report, MAX_MEMORY_BYTES)
+            found = await self._copies.run(_report)
             if found.status_code != 200:
                 self._error = msgspec.json.decode(found.body)["Error"]
             elif len(found.body) > MAX_REPORT_BYTES:

@@ -51,9 +51,6 @@ MAX_SIMULATE_BODY_BYTES = 8 << 20
 MAX_SIMULATE_BYTES_IN_FLIGHT = (MAX_SIMULATIONS + 1) * MAX_SIMULATE_BODY_BYTES
 """Maximum size of all these bodies together: one arrives while the other three are in memory."""
 
-MAX_SIMULATION_MEMORY_BYTES = 512 << 20
-"""Memory that one simulation may allocate, beyond the cluster cache that it shares with the service."""
-
 _OUTCOMES: tuple[DecisionOutcome, ...] = get_args(DecisionOutcome)
 _SORTS: tuple[DecisionSort, ...] = get_args(DecisionSort)
 
@@ -170,7 +167,6 @@ class DebugEndpoints:
         """Simulate on a copy of the snapshot."""
         return await self._copies.run(
             lambda cluster, scheduler, history: simulate_request(cluster, scheduler, body, history, is_yaml=is_yaml),
-            MAX_SIMULATION_MEMORY_BYTES,
             "simulate fewer pods",
         )
 

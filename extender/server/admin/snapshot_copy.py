@@ -22,6 +22,9 @@ from extender.server.admin.simulate import SIMULATION_TIMEOUT_SECONDS
 from extender.server.context import ServerContext
 from extender.server.http.errors import error_body
 
+MAX_MEMORY_BYTES = 512 << 20
+"""Memory that one work may allocate, beyond the cluster cache that it shares with the service."""
+
 Work = Callable[[ClusterObjects | Snapshot, KubeScheduler, EvictionHistory], object]
 """Returns what the response shows; it may change the snapshot that it is given."""
 
@@ -33,7 +36,7 @@ class SnapshotCopies:
         self._server_context, self._decision_thread = server_context, decision_thread
         self._running = asyncio.Lock()
 
-    async def run(self, work: Work, max_memory_bytes: int, remedy: str = "extender why has no time limit") -> Response:
+    async def run(self, work: Work, remedy: str = "extender why has no time limit") -> Response:
         """Return the response; raises NotReady.
 
         `remedy`: what to do if it takes too long.
@@ -42,7 +45,7 @@ class SnapshotCopies:
         def start() -> ForkedWorker:
             inputs = self._server_context.simulation_inputs()
             return ForkedWorker.start(
-                lambda: [answer_in_child(work, *inputs, max_memory_bytes)], SIMULATION_TIMEOUT_SECONDS, max_memory_bytes
+                lambda: [answer_in_child(work, *inputs)], SIMULATION_TIMEOUT_SECONDS, MAX_MEMORY_BYTES
             )
 
         def frozen_inputs() -> tuple[ClusterObjects, KubeScheduler, EvictionHistory]:
@@ -63,9 +66,7 @@ def own_snapshot(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -
     return cluster if isinstance(cluster, Snapshot) else Snapshot.build(cluster, scheduler.features)
 
 
-def answer_in_child(
-    work: Work, snapshot: Snapshot, scheduler: KubeScheduler, history: EvictionHistory, max_memory_bytes: int
-) -> bytes:
+def answer_in_child(work: Work, snapshot: Snapshot, scheduler: KubeScheduler, history: EvictionHistory) -> bytes:
     """Run `work` on the child's own snapshot, detached from the observer that records changes.
 
     Returns the HTTP status in three digits, followed by the body.
@@ -74,7 +75,7 @@ def answer_in_child(
     try:
         return _answer(work, snapshot, scheduler, history)
     except MemoryError:
-        return b"503" + error_body(f"the answer needs more than {max_memory_bytes >> 20} MiB of memory")
+        return b"503" + error_body(f"the answer needs more than {MAX_MEMORY_BYTES >> 20} MiB of memory")
 
 
 def _answer(
