@@ -35,9 +35,9 @@ def pod_affinity_facts(evaluation: Evaluation) -> FactsOf:
     Of several rules only the first, which the reason is about.
     """
     run, context = evaluation.filter, evaluation.context
-    prepared: dict[str, FactsOf] = {}
 
-    def prepare(reason: str) -> FactsOf:
+    @cache
+    def of_reason(reason: str) -> FactsOf:
         if reason == REASON_ANTI_AFFINITY:
             return _exclusions(context, "antiAffinity", own_anti_affinity_matches(context))
         if reason == REASON_EXISTING:
@@ -47,9 +47,7 @@ def pod_affinity_facts(evaluation: Evaluation) -> FactsOf:
     def facts(row: int) -> Sequence[AnyFact]:
         check = run.checks[run.rejected_by[row] // 2]
         reason = check.reason if isinstance(check, ConflictConstraint) else REASON_AFFINITY
-        if reason not in prepared:
-            prepared[reason] = prepare(reason)
-        return prepared[reason](row)
+        return of_reason(reason)(row)
 
     return facts
 

@@ -6,7 +6,8 @@ Rule: nothing is decided here: a fact explains the verdict of an Evaluation.
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,6 @@ MAX_SUMMARIZED = 5
 def facts_of_nodes(evaluation: Evaluation) -> Callable[[int, str], Sequence[AnyFact]]:
     """Return (node row, plugin that rejects the node) -> facts. The snapshot must not change meanwhile."""
     run, nominated = evaluation.filter, _nominated_facts(evaluation)
-    prepared: dict[str, FactsOf] = {}
     # PreFilter leaves nodes out in the name of the framework: the plugins that name the others are the cause. If they
     # agree on no node, the run does not say which ones.
     naming = sorted(run.prefilter_plugins)
@@ -110,14 +110,13 @@ def facts_of_nodes(evaluation: Evaluation) -> Callable[[int, str], Sequence[AnyF
             and PREFILTERS[name](evaluation.context).node_names is not None
         ]
 
+    @cache
+    def of_plugin(name: str) -> FactsOf:
+        return FACTS[name](evaluation)
+
     def facts(row: int, plugin: str) -> Sequence[AnyFact]:
-        found: list[AnyFact] = []
-        for name in [plugin] if plugin else naming:
-            if name in FACTS:
-                if name not in prepared:
-                    prepared[name] = FACTS[name](evaluation)
-                found += prepared[name](row)
-        found += nominated.get(row, ())
+        names = [name for name in ([plugin] if plugin else naming) if name in FACTS]
+        found = [*chain.from_iterable(of_plugin(name)(row) for name in names), *nominated.get(row, ())]
         left_out = len(found) - MAX_FACTS_OF_NODE
         return [*found[:MAX_FACTS_OF_NODE], MoreFact(count=left_out)] if left_out > 0 else found
 

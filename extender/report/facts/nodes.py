@@ -16,7 +16,7 @@ from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins.node_declared_features import declared_features, required_features
 from extender.core.snapshot.selector_index import nodes_in_any_term, nodes_matching, nodes_meeting
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.objects import Taint, Toleration
+from extender.k8s.objects import ObjectMeta, Taint, Toleration
 from extender.k8s.selectors import (
     HARD_EFFECTS,
     FieldRequirement,
@@ -113,68 +113,49 @@ def node_affinity_facts(evaluation: Evaluation) -> FactsOf:
 
 def _failures(snapshot: Snapshot, source: Source, matcher: NodeMatcher) -> FactsOf:
     """Return the requirements that a node fails, of a matcher that rejects it."""
-    selector = _Requirements(snapshot, "nodeSelector", matcher.selector.requirements)
+    of_selector = _requirements(snapshot, "nodeSelector", matcher.selector.requirements)
     terms = matcher.terms or ()
     fails_terms = ~nodes_in_any_term(snapshot, terms)
     of_terms = [
-        _Requirements(snapshot, source, (*term.labels, *term.fields), number, len(terms))
+        _requirements(snapshot, source, (*term.labels, *term.fields), number, len(terms))
         for number, term in enumerate(terms[:MAX_LISTED], 1)
     ]
 
     def facts(row: int) -> Sequence[AnyFact]:
         if matcher.terms is None or not fails_terms[row]:
-            return selector.facts(row)
-        found = [fact for one in (selector, *of_terms) for fact in one.facts(row)]
+            return of_selector(row)
+        found = [fact for failures in (of_selector, *of_terms) for fact in failures(row)]
         return found if terms else [*found, NodeRequirementFact(source=source)]
 
     return facts
 
 
-class _Requirements:
-    """Requirements that a node has to meet together: a nodeSelector, or a term of node affinity."""
+def _requirements(
+    snapshot: Snapshot,
+    source: Source,
+    requirements: Sequence[Requirement | FieldRequirement],
+    term: int = 0,
+    terms: int = 0,
+) -> FactsOf:
+    """Return the first requirements that a node fails, of a nodeSelector or of a term of node affinity."""
+    size = len(snapshot.nodes)
+    # [k, node]: index of the k-th requirement that the node fails; -1 if it fails fewer.
+    failed, counts = np.full((MAX_REQUIREMENTS, size), -1, np.int64), np.zeros(size, np.int64)
+    for index, one in enumerate(requirements):
+        rows = np.flatnonzero(~nodes_meeting(snapshot, one) & (counts < MAX_REQUIREMENTS))
+        failed[counts[rows], rows] = index
+        counts[rows] += 1
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        source: Source,
-        requirements: Sequence[Requirement | FieldRequirement],
-        term: int = 0,
-        terms: int = 0,
-    ) -> None:
-        self._snapshot, self._requirements, self._source, self._term = snapshot, requirements, source, (term, terms)
-        self._facts: dict[int, NodeRequirementFact] = {}
-        """Index -> the fact about a node without the label."""
-        size = len(snapshot.nodes)
-        self._failed = np.full((MAX_REQUIREMENTS, size), -1, np.int64)
-        """[k, node]: index of the k-th requirement that the node fails; -1 if it fails fewer."""
-        counts = np.zeros(size, np.int64)
-        for index, one in enumerate(requirements):
-            rows = np.flatnonzero(~nodes_meeting(snapshot, one) & (counts < MAX_REQUIREMENTS))
-            self._failed[counts[rows], rows] = index
-            counts[rows] += 1
-
-    def facts(self, row: int) -> list[AnyFact]:
-        """Return the first requirements that the node fails."""
-        node, found = self._snapshot.nodes[row].metadata, list[AnyFact]()
-        for index in self._failed[:, row].tolist():
-            if index >= 0:
-                key = self._requirements[index].key
-                value = node.name if key == _NAME_FIELD else (node.labels or {}).get(key)
-                fact = self._facts.get(index)
-                if fact is None:
-                    fact = self._facts[index] = self._fact(self._requirements[index])
-                found.append(fact if value is None else replace(fact, value=value))
-        return found
-
-    def _fact(self, one: Requirement | FieldRequirement) -> NodeRequirementFact:
-        snapshot, values, (term, terms) = self._snapshot, dict[str, int](), self._term
+    @cache
+    def without_label(index: int) -> NodeRequirementFact:
+        one, values = requirements[index], dict[str, int]()
         if isinstance(one, Requirement):
             column = snapshot.label(one.key)
-            counts = Counter(dict(zip(column.values, np.bincount(column.codes).tolist(), strict=True)))
-            counts.pop(None, None)
-            values = dict(counts.most_common(MAX_LISTED))
+            found = Counter(dict(zip(column.values, np.bincount(column.codes).tolist(), strict=True)))
+            found.pop(None, None)
+            values = dict(found.most_common(MAX_LISTED))
         return NodeRequirementFact(
-            source=self._source,
+            source=source,
             term=term,
             terms=terms,
             requirement=str(one),
@@ -182,3 +163,10 @@ class _Requirements:
             meeting=int(nodes_meeting(snapshot, one).sum()),
             values=values,
         )
+
+    def fact(index: int, node: ObjectMeta) -> NodeRequirementFact:
+        key = requirements[index].key
+        value = node.name if key == _NAME_FIELD else (node.labels or {}).get(key)
+        return without_label(index) if value is None else replace(without_label(index), value=value)
+
+    return lambda row: [fact(index, snapshot.nodes[row].metadata) for index in failed[:, row].tolist() if index >= 0]

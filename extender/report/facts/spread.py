@@ -1,6 +1,7 @@
 """Facts about topology spread constraints (PodTopologySpread)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,57 +26,50 @@ def spread_facts(evaluation: Evaluation) -> FactsOf:
         return lambda _row: ()
     check, headroom = found
     fails, nominated = (headroom < 0) | ~check.has_key, check.nominated_demand
-    constraints = [_Constraint(evaluation, one, nodes) for one, nodes in zip(*hard_constraints(context), strict=True)]
+    facts_of = [_constraint_facts(evaluation, *one) for one in zip(*hard_constraints(context), strict=True)]
 
     def facts(row: int) -> list[SpreadFact]:
         return [
-            constraints[column].fact(row, 0 if nominated is None else int(nominated[column, row]))
+            facts_of[column](row, 0 if nominated is None else int(nominated[column, row]))
             for column in np.flatnonzero(fails[:, row]).tolist()
         ]
 
     return facts
 
 
-class _Constraint:
-    """A hard constraint with the matching pods of every domain."""
-
-    def __init__(self, evaluation: Evaluation, constraint: CompiledConstraint, counting: BoolArray) -> None:
-        context = evaluation.context
-        self._labels = context.snapshot.label(constraint.topology_key)
-        self._counts, exists = matches_per_domain(context, constraint, counting)
-        domains = np.flatnonzero(exists)
-        fewest = domains[np.argsort(self._counts[domains], kind="stable")]
-        has_enough = len(domains) >= constraint.min_domains
-        self._fact = SpreadFact(
-            topology_key=constraint.topology_key,
-            selector=str(constraint.selector),
-            max_skew=constraint.max_skew,
-            self_matching=int(constraint.selector.matches(context.pod.metadata.labels)),
-            minimum=int(self._counts[fewest[0]]) if has_enough and len(fewest) else 0,
-            min_domains=0 if has_enough else constraint.min_domains,
-            domains=tuple(
-                DomainCount(
-                    domain=self._labels.values[code],
-                    pods=int(self._counts[code]),
-                    rejected_by=tuple(_rejected_by(evaluation, counting & (self._labels.codes == code))),
-                )
-                for code in fewest[:MAX_LISTED].tolist()
-            ),
-            count=len(domains),
-        )
-        self._facts: dict[tuple[int, int], SpreadFact] = {}
-
-    def fact(self, row: int, nominated: int) -> SpreadFact:
-        """Return the fact about a node; `nominated`: matching pods nominated to it."""
-        code = int(self._labels.codes[row])
-        known = self._facts.get((code, nominated))
-        if known is None:
-            domain, matching = self._labels.values[code], int(self._counts[code]) + nominated
-            known = replace(
-                self._fact, domain=domain, missing_label=domain is None, matching=matching, nominated=nominated
+def _constraint_facts(
+    evaluation: Evaluation, constraint: CompiledConstraint, counting: BoolArray
+) -> Callable[[int, int], SpreadFact]:
+    """Return (node row, number of matching pods nominated to the node) -> the fact about a hard constraint."""
+    context, labels = evaluation.context, evaluation.context.snapshot.label(constraint.topology_key)
+    counts, exists = matches_per_domain(context, constraint, counting)
+    domains = np.flatnonzero(exists)
+    fewest = domains[np.argsort(counts[domains], kind="stable")]
+    has_enough = len(domains) >= constraint.min_domains
+    common = SpreadFact(
+        topology_key=constraint.topology_key,
+        selector=str(constraint.selector),
+        max_skew=constraint.max_skew,
+        self_matching=int(constraint.selector.matches(context.pod.metadata.labels)),
+        minimum=int(counts[fewest[0]]) if has_enough and len(fewest) else 0,
+        min_domains=0 if has_enough else constraint.min_domains,
+        domains=tuple(
+            DomainCount(
+                domain=labels.values[code],
+                pods=int(counts[code]),
+                rejected_by=tuple(_rejected_by(evaluation, counting & (labels.codes == code))),
             )
-            self._facts[code, nominated] = known
-        return known
+            for code in fewest[:MAX_LISTED].tolist()
+        ),
+        count=len(domains),
+    )
+
+    @cache
+    def of_domain(code: int, nominated: int) -> SpreadFact:
+        domain, matching = labels.values[code], int(counts[code]) + nominated
+        return replace(common, domain=domain, missing_label=domain is None, matching=matching, nominated=nominated)
+
+    return lambda row, nominated: of_domain(int(labels.codes[row]), nominated)
 
 
 def _rejected_by(evaluation: Evaluation, nodes: BoolArray) -> Iterator[str]:

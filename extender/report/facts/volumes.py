@@ -1,7 +1,7 @@
 """Facts about claims and their volumes (VolumeBinding, VolumeZone)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 
 import numpy as np
@@ -151,23 +151,23 @@ def _topology(
     """Return a fact per node about the terms of a volume or, without one, of the claim's class."""
     texts = tuple(" and ".join(map(str, term[:MAX_TERMS])) for term in terms[:MAX_TERMS])
     keys = (*dict.fromkeys(one.key for term in terms[:MAX_TERMS] for one in term[:MAX_TERMS]), *other_keys)
-    known: dict[tuple[tuple[str, str | None], ...], VolumeTopologyFact] = {}
+
+    @cache
+    def of_labels(has: tuple[tuple[str, str | None], ...]) -> VolumeTopologyFact:
+        return VolumeTopologyFact(
+            claim=claim.key,
+            volume="" if volume is None else volume.metadata.name,
+            storage_class=claim_class(claim),
+            driver="" if volume is None else _driver(volume),
+            terms=texts,
+            more_terms=max(0, len(terms) - MAX_TERMS),
+            labels=dict(has),
+        )
 
     def fact(row: int) -> VolumeTopologyFact:
         name, labels = snapshot.nodes[row].metadata.name, snapshot.nodes[row].metadata.labels or {}
         # A host name that is the node's name says nothing, and would make each node's fact another one.
-        has = tuple([(key, value) for key in keys if (value := labels.get(key)) != name])
-        if has not in known:
-            known[has] = VolumeTopologyFact(
-                claim=claim.key,
-                volume="" if volume is None else volume.metadata.name,
-                storage_class=claim_class(claim),
-                driver="" if volume is None else _driver(volume),
-                terms=texts,
-                more_terms=max(0, len(terms) - MAX_TERMS),
-                labels=dict(has),
-            )
-        return known[has]
+        return of_labels(tuple([(key, value) for key in keys if (value := labels.get(key)) != name]))
 
     return fact
 
@@ -209,7 +209,8 @@ def _no_volume(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Callable[[in
 
 def _volume_match(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Callable[[int], AnyFact]:
     """Return a fact per node about the volume that comes nearest to what the claim needs there."""
-    volumes, name, size, selector = storage(snapshot), claim_class(claim), requested_storage(claim), selector_of(claim)
+    volumes, selector = storage(snapshot).by_number, selector_of(claim)
+    name, size = claim_class(claim), requested_storage(claim)
     free, reserved = free_volumes(snapshot, name), reserved_volumes(snapshot, claim)
     compares_classes = not snapshot.features.volume_attributes_class_is_ignored
 
@@ -227,41 +228,39 @@ def _volume_match(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Callable[
     for rank in worst_first:
         best[free.sites.values[free.sites.codes[rank]]] = rank
     # 2. Without a volume of the class, one of another class.
-    others = [one for one in islice(volumes.by_number.values(), MAX_COMPARED_VOLUMES) if one.spec.claim_ref is None]
-    other = min(others, key=lambda one: len(wrong_with(one)) + (storage_capacity(one) < size), default=None)
+    compared = islice(volumes.items(), MAX_COMPARED_VOLUMES)
+    others = {number: wrong_with(one) for number, one in compared if one.spec.claim_ref is None}
+    other = min(others, key=lambda one: len(others[one]) + (storage_capacity(volumes[one]) < size), default=None)
     available = int(free.equivalents.map_bool(lambda one: one.status.phase == "Available").sum())
-    known: dict[tuple[str, tuple[VolumeMismatch, ...]], VolumeMatchFact] = {}
 
-    def nearest(row: int) -> tuple[PersistentVolume | None, tuple[VolumeMismatch, ...]]:
+    def nearest(row: int) -> tuple[int | None, tuple[VolumeMismatch, ...]]:
         for number, reached in reserved:
-            return volumes.by_number[number], ("Taken",) if reached[row] else ("NodeAffinity",)
+            return number, ("Taken",) if reached[row] else ("NodeAffinity",)
         rank = int(best[free.site_of[row]])
         if rank >= 0:
-            return volumes.by_number[int(free.rows[rank])], wrong[rank] or ("Taken",)
+            return int(free.rows[rank]), wrong[rank] or ("Taken",)
         if worst_first:
-            return volumes.by_number[int(free.rows[worst_first[-1]])], (*wrong[worst_first[-1]], "NodeAffinity")
+            return int(free.rows[worst_first[-1]]), (*wrong[worst_first[-1]], "NodeAffinity")
         if other is None:
             return None, ()
-        return other, (*wrong_with(other), *(("Size",) if storage_capacity(other) < size else ()), "Class")
+        return other, (*others[other], *(("Size",) if storage_capacity(volumes[other]) < size else ()), "Class")
 
-    def fact(row: int) -> VolumeMatchFact:
-        volume, found = nearest(row)
-        key = "" if volume is None else volume.metadata.name, found
-        if key not in known:
-            known[key] = VolumeMatchFact(
-                claim=claim.key,
-                storage_class=name,
-                requested=requested_text(claim),
-                access_modes=tuple(islice(claim.spec.access_modes or (), MAX_TERMS)),
-                available=available,
-                nearest=key[0],
-                nearest_capacity="" if volume is None else str((volume.spec.capacity or {}).get("storage", 0)),
-                nearest_class="" if volume is None else volume_class(volume),
-                mismatches=found,
-            )
-        return known[key]
+    @cache
+    def of_nearest(number: int | None, found: tuple[VolumeMismatch, ...]) -> VolumeMatchFact:
+        volume = None if number is None else volumes[number]
+        return VolumeMatchFact(
+            claim=claim.key,
+            storage_class=name,
+            requested=requested_text(claim),
+            access_modes=tuple(islice(claim.spec.access_modes or (), MAX_TERMS)),
+            available=available,
+            nearest="" if volume is None else volume.metadata.name,
+            nearest_capacity="" if volume is None else str((volume.spec.capacity or {}).get("storage", 0)),
+            nearest_class="" if volume is None else volume_class(volume),
+            mismatches=found,
+        )
 
-    return fact
+    return lambda row: of_nearest(*nearest(row))
 
 
 # --- VolumeZone -------------------------------------------------------------------------------------------------------
