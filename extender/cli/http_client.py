@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from extender.errors import RequestError
@@ -133,6 +134,18 @@ class TLSClientConfig:
             ("--tls-server-name", self.server_name),
         )
         return ((option, str(value)) for option, value in every if value is not None)
+
+
+NOT_ADMIN_LISTENER = "is it admin.port rather than the scheduler's port, and is debug.enabled set?"
+"""Advice where something else answers."""
+
+
+def error_in(body: bytes) -> str | None:
+    """Return the message of an error response of the service; None if something else answered."""
+    try:
+        return str(msgspec.json.decode(body)["Error"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return None
 
 
 def _file_error(error: OSError) -> str:

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
-from extender.cli.http_client import TLSClientConfig
+from extender.cli.http_client import NOT_ADMIN_LISTENER, TLSClientConfig, error_in
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.time import read_time
 from extender.report.schema import MAX_LISTED_DECISIONS, VerbName
@@ -93,8 +91,8 @@ class ServiceDecisions:
         # The scheduler's port, and a service without debug.enabled, have other answers for these paths.
         is_json = response.headers.get("content-type", "").startswith("application/json")
         if not is_json or (path == "/decisions" and response.status_code in (404, 405)):
-            hint = "is it admin.port rather than the scheduler's port, and is debug.enabled set?"
-            raise DecisionSourceError(f"{self._url} does not serve decisions ({response.status_code}): {hint}")
+            served = f"{self._url} does not serve decisions ({response.status_code})"
+            raise DecisionSourceError(f"{served}: {NOT_ADMIN_LISTENER}")
         return response
 
 
@@ -102,8 +100,4 @@ def _successful_body(response: "httpx.Response") -> bytes:
     """Return the body of a 200; RequestError with the service's message for any other status."""
     if response.status_code == 200:
         return response.content
-    try:
-        message = str(msgspec.json.decode(response.content)["Error"])
-    except (msgspec.MsgspecError, KeyError, TypeError):
-        message = f"unexpected response: {response.content[:100]!r}"
-    raise RequestError(message)
+    raise RequestError(error_in(response.content) or f"unexpected response: {response.content[:100]!r}")

@@ -6,9 +6,8 @@ Rule: the response is passed on as it arrives; every failure raises an ExtenderE
 from collections.abc import Iterator
 
 import httpx
-import msgspec
 
-from extender.cli.http_client import TLSClientConfig
+from extender.cli.http_client import NOT_ADMIN_LISTENER, TLSClientConfig, error_in
 from extender.errors import ClusterFileError
 
 
@@ -20,7 +19,8 @@ def read_service_cluster(url: str, timeout: float, tls: TLSClientConfig) -> Iter
         try:
             with client.stream("GET", f"{url}/cluster") as response:
                 if response.status_code != 200:
-                    raise ClusterFileError(_refusal(url, response.status_code, response.read()))
+                    message = error_in(response.read()) or NOT_ADMIN_LISTENER
+                    raise ClusterFileError(f"{url} does not dump its cluster ({response.status_code}): {message}")
                 has_begun = True
                 yield from response.iter_bytes()
         except httpx.HTTPError as error:
@@ -28,12 +28,3 @@ def read_service_cluster(url: str, timeout: float, tls: TLSClientConfig) -> Iter
             if has_begun and not isinstance(error, httpx.TimeoutException):
                 raise ClusterFileError(f"{url}: the response ended too early; its log says why") from error
             raise ClusterFileError(tls.connection_error(error, url, timeout)) from error
-
-
-def _refusal(url: str, status: int, body: bytes) -> str:
-    """Return the error of the service, or advice if something else answered."""
-    try:
-        message = str(msgspec.json.decode(body)["Error"])
-    except (msgspec.MsgspecError, KeyError, TypeError):
-        message = "is it admin.port rather than the scheduler's port, and is debug.enabled set?"
-    return f"{url} does not dump its cluster ({status}): {message}"
