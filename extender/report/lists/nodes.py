@@ -18,17 +18,6 @@ from extender.report.lists.node_schema import ListedNodes, NodeDetail, NodePod, 
 
 
 @dataclass(frozen=True, slots=True)
-class NodeQuery:
-    """The nodes to list."""
-
-    text: str = ""
-    """Part of a name, a taint (`key=value:effect`) or a label (`key=value`)."""
-    sort: NodeSort = "name"
-    offset: int = 0
-    limit: int = 50
-
-
-@dataclass(frozen=True, slots=True)
 class NodeColumns:
     """The nodes of a snapshot, and what their pods request."""
 
@@ -54,15 +43,18 @@ class NodeColumns:
             snapshot.pod_node.copy(),
         )
 
-    def select(self, query: NodeQuery) -> ListedNodes:
-        """Return the part of the matching nodes that the query asks for."""
-        text = query.text.lower()
+    def select(self, text: str, sort: NodeSort, offset: int, limit: int) -> ListedNodes:
+        """Return at most `limit` matching nodes after the first `offset`.
+
+        `text`: part of a name, a taint (`key=value:effect`) or a label (`key=value`).
+        """
+        text = text.lower()
         rows = [row for row, node in enumerate(self.nodes) if not text or any(text in one for one in _texts(node))]
         rows.sort(key=lambda row: self.nodes[row].metadata.name)
-        if query.sort != "name":
-            base = BASE_RESOURCES.index(query.sort)
+        if sort != "name":
+            base = BASE_RESOURCES.index(sort)
             rows.sort(key=(self.allocatable[base] - self.requested[base]).tolist().__getitem__, reverse=True)
-        shown = rows[query.offset : query.offset + query.limit]
+        shown = rows[offset : offset + limit]
         held: dict[int, list[tuple[tuple[str, int], ...]]] = {row: [] for row in shown}
         for pod, amounts in self.scalar_resources.items():
             if (row := int(self.pod_node[pod])) in held:

@@ -19,7 +19,7 @@ from extender.k8s.kinds import ClusterObjects
 from extender.report.diagnose import diagnose, not_found
 from extender.report.facts.wording import describe_fact
 from extender.report.lists.node_schema import NodeDetail, NodeSort
-from extender.report.lists.nodes import NodeColumns, NodeQuery, report_node
+from extender.report.lists.nodes import NodeColumns, report_node
 from extender.report.lists.page_schema import ExplainedPod
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
@@ -45,14 +45,10 @@ class ClusterReports:
         """List nodes: requested and free resources, taints; `?text=&sort=&offset=&limit=`."""
         given = request.query_params
         check_parameters(given, ("text", "sort", "offset", "limit"))
-        query = NodeQuery(
-            given.get("text", ""),
-            choice(given, "sort", get_args(NodeSort)) or "name",
-            number(given, "offset", 0, 0, 10**8),
-            number(given, "limit", 50, 1, MAX_LISTED_NODES),
-        )
+        sort: NodeSort = choice(given, "sort", get_args(NodeSort)) or "name"
+        offset, limit = number(given, "offset", 0, 0, 10**8), number(given, "limit", 50, 1, MAX_LISTED_NODES)
         columns = await self._decision_thread.run(lambda: NodeColumns.of(self._server_context.snapshot()))
-        return await run_in_threadpool(lambda: _json(columns.select(query)))
+        return await run_in_threadpool(lambda: _json(columns.select(given.get("text", ""), sort, offset, limit)))
 
     async def show_node(self, request: Request) -> Response:
         """Return one node with its labels and pods."""
