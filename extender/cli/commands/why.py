@@ -15,7 +15,7 @@ from extender.cli import options
 from extender.errors import ClusterFileError, ClusterLost, printable_json
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only when needed
-    from extender.cli.sources.why_source import Read, ReportTarget
+    from extender.cli.sources.why_source import ReportTarget
     from extender.cluster.files.manifests import FileAdmission
     from extender.report.pod_schema import Diagnosis, PendingReport
 
@@ -106,7 +106,7 @@ def why(
     from extender.admission.admit import admission_of
     from extender.cli.sources.arrivals import dry_run_of
     from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of
-    from extender.cli.sources.why_source import ReportTarget, read_target
+    from extender.cli.sources.why_source import ClusterReader
     from extender.config.scheduler.load import load_kube_scheduler
     from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
 
@@ -121,7 +121,7 @@ def why(
     options.refuse("cannot be combined with --pod FILE", {"NAMESPACE/POD": pod} if files else {})
     options.refuse("cannot be combined with --namespace", {"--all-namespaces": all_namespaces} if namespace else {})
     options.refuse("prints text", {"--watch": watch} if output in ("json", "yaml") else {})
-    target = ReportTarget(namespace or "", "") if pod is None else _named_pod(pod, namespace)
+    target = None if pod is None else _named_pod(pod, namespace)
     # 2. Choose the cluster.
     overrides = options.scheduler_options(scheduler_config, scheduler_version)
     settings = options.read_with_cluster(config, overrides, cluster, example, kubeconfig, context)
@@ -133,11 +133,11 @@ def why(
         target = replace(_read_manifest(files, namespace, namespace_of(api)), admission=admission, admit=admit)
     admitted: FileAdmission = "none" if admission == "none" else "local"
     load_kube_scheduler(settings)  # report a mistake in the configuration before the cluster is read
-    read = partial(read_target, settings, api, target, admitted, set(), timeout=timeout, no_color=no_color)
+    reader = ClusterReader(settings, api, admitted, timeout, no_color)
     # 3. Answer.
-    if is_list:
-        _list(partial(_read_pending, read), output, no_color=no_color, watch=watch)
-    diagnose = partial(_diagnose, read, node)
+    if target is None:
+        _list(partial(reader.list_pending, namespace or ""), output, no_color=no_color, watch=watch)
+    diagnose = partial(reader.explain, target, node)
     found = diagnose()
     if wait:
         found = _wait(diagnose, found, wait_timeout)
@@ -180,35 +180,6 @@ def _read_manifest(files: Sequence[str], namespace: str | None, default: str) ->
     if namespace and given != namespace:
         raise typer.BadParameter(f"namespace {namespace} contradicts {given}/{name}", param_hint="--namespace")
     return ReportTarget(given, name, found)
-
-
-def _diagnose(read: "Read", node: str | None) -> "Diagnosis":
-    """Read the cluster and diagnose the pod."""
-    from msgspec.structs import replace as replaced
-
-    from extender.core.eviction_history import EvictionHistory
-    from extender.report.diagnose import diagnose, not_found, with_history
-
-    cluster = read()
-    if cluster.pod is None:
-        found = not_found(cluster.snapshot, cluster.namespace, cluster.name, cluster.scheduler)
-    else:
-        found = diagnose(cluster.snapshot, cluster.pod, cluster.scheduler, EvictionHistory(time_ns()), node)
-    found = with_history(found, cluster.history)
-    return replaced(found, admission=cluster.admission, cluster=cluster.size, source=cluster.source)
-
-
-def _read_pending(read: "Read") -> "PendingReport":
-    """Read the cluster and list its pending pods."""
-    from msgspec.structs import replace as replaced
-
-    from extender.core.eviction_history import EvictionHistory
-    from extender.report.lists.pending import pending_report
-
-    cluster = read()
-    history = EvictionHistory(time_ns())
-    found = pending_report(cluster.snapshot, cluster.scheduler, history, cluster.namespace or None)
-    return replaced(found, source=cluster.source)
 
 
 def _read_again(read: Callable[[], T], lost: ClusterLost | None) -> tuple[T | None, ClusterLost | None]:

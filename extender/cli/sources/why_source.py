@@ -1,19 +1,30 @@
-"""Read the input of `extender why`: the cluster, the pod, its kube-scheduler and its Events.
+"""Answer `extender why` from a file or a live cluster: the pending pods, or one pod with its Events.
 
 Rule: a live cluster is only read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import replace
+
 from extender.admission.admit import AdmissionMode, Admit, admit
+from extender.cli.sources.cluster import namespace_of, print_warnings, read_cluster_once, source_of
+from extender.cli.sources.read_progress import reading_progress
 from extender.cluster.list.pod_history import PodHistory
+from extender.config.scheduler.load import load_kube_scheduler
+from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError
+from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import DEFAULT_FEATURES
+from extender.report.diagnose import diagnose, not_found, with_history
+from extender.report.lists.pending import pending_report
+from extender.report.pod_schema import Diagnosis, PendingReport
 from extender.report.scheduler_report import with_version_hint
 from extender.report.schema import SourceReport
 from extender.report.simulation_schema import AdmissionReport, ClusterSize
@@ -26,108 +37,103 @@ if TYPE_CHECKING:
     from extender.cli.sources.arrivals import ManifestFiles
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.files.manifests import FileAdmission
+    from extender.cluster.list.read import ClusterForPod
     from extender.config import Configuration
+    from extender.k8s.version.found import FoundVersion
 
 
 @dataclass(frozen=True, slots=True)
 class ReportTarget:
-    """The pod to explain: one of the cluster, or a manifest; or the pending pods to list."""
+    """The pod to explain: one of the cluster, or a manifest."""
 
     namespace: str
-    """Namespace; empty for that of the kubeconfig's context, or of the pod that this process runs in, and in a list for
-    all."""
+    """Namespace; empty for that of the kubeconfig's context, or of the pod that this process runs in."""
     name: str
     manifests: "ManifestFiles | None" = None
     """The pod or workload and what it needs, if it does not exist yet."""
     admission: AdmissionMode = "local"
     admit: Admit = field(default=admit)
 
-    @property
-    def is_list(self) -> bool:
-        """Return whether the pending pods are listed: neither a name nor a manifest was given."""
-        return not self.name and self.manifests is None
-
 
 @dataclass(frozen=True, slots=True)
-class PodCluster:
-    """The parts of a cluster that were read for one pod."""
+class ClusterReader:
+    """Reads the cluster of a command to answer about it: a live one again for each answer."""
 
-    namespace: str
-    name: str
-    source: SourceReport
-    size: ClusterSize
-    """Nodes and pods without the manifest."""
-    snapshot: Snapshot
-    pod: Pod | None
-    """None if the cluster has no such pod, or if the pending pods are listed."""
-    scheduler: KubeScheduler
-    history: PodHistory | None = None
-    admission: AdmissionReport | None = None
-    """What admission made of the manifest."""
+    settings: "Configuration"
+    api: "ApiServer | None"
+    admission: "FileAdmission"
+    timeout: float
+    """Seconds to read a live cluster."""
+    no_color: bool
+    warned: set[str] = field(default_factory=set)
+    """See `print_warnings`."""
 
+    def list_pending(self, namespace: str) -> PendingReport:
+        """List the pending pods of the namespace, or of all if it is empty."""
+        objects, version = self._read_all()
+        scheduler = load_kube_scheduler(self.settings, version)
+        snapshot, history = _snapshot(objects, scheduler), EvictionHistory(time_ns())
+        found = pending_report(snapshot, scheduler, history, namespace or None)
+        return replace(found, source=self._source(scheduler, objects, version))
 
-Read = Callable[[], PodCluster]
-"""Reads the current state of the cluster."""
+    def explain(self, target: ReportTarget, node: str | None) -> Diagnosis:
+        """Diagnose the pod; a target of a file without a namespace is in `default`. `node`: see `diagnose`."""
+        namespace = target.namespace or namespace_of(self.api)
+        # 1. A file, or what the verdict depends on from a live cluster.
+        history: PodHistory | None = None
+        if self.api is None:
+            objects, version = self._read_all()
+            scheduler = load_kube_scheduler(self.settings, version)
+            snapshot = _snapshot(objects, scheduler)
+            pod = snapshot.objects.pods.get((namespace, target.name))
+        else:
+            found = self._read_for_pod(self.api, target, namespace)
+            objects, version, scheduler = found.objects, found.found, found.scheduler
+            snapshot, pod, history = _snapshot(objects, scheduler), found.pod, found.history
+        # 2. The pod of a manifest comes on top.
+        report, size = None, ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
+        if target.manifests is not None:
+            pod, report = _arrived(snapshot, target, target.manifests, scheduler)
+        # 3. Judge it.
+        if pod is None:
+            judged = not_found(snapshot, namespace, target.name, scheduler)
+        else:
+            judged = diagnose(snapshot, pod, scheduler, EvictionHistory(time_ns()), node)
+        source = self._source(scheduler, objects, version)
+        return replace(with_history(judged, history), admission=report, cluster=size, source=source)
 
+    def _read_all(self) -> "tuple[ClusterObjects, FoundVersion | None]":
+        return read_cluster_once(self.settings, self.api, self.timeout, self.no_color, self.admission, self.warned)
 
-def read_target(
-    settings: "Configuration",
-    api: "ApiServer | None",
-    target: ReportTarget,
-    admission: "FileAdmission",
-    warned: set[str],
-    *,
-    timeout: float,
-    no_color: bool,
-) -> PodCluster:
-    """Read a file, or what the verdicts depend on from a live cluster, within `timeout` seconds.
-
-    `warned`: see `print_warnings`. A target of a file without a namespace is in `default`.
-    """
-    from extender.cli.sources.cluster import namespace_of, print_warnings, read_cluster_once, source_of
-    from extender.cli.sources.read_progress import reading_progress
-    from extender.config.scheduler.load import load_kube_scheduler
-
-    namespace = target.namespace or ("" if target.is_list else namespace_of(api))
-    # 1. The whole cluster, or only what one pod needs.
-    if api is None or target.is_list:
-        objects, version = read_cluster_once(settings, api, timeout, no_color, admission, warned)
-        scheduler, pod, history = load_kube_scheduler(settings, version), None, None
-    else:
+    def _read_for_pod(self, api: "ApiServer", target: ReportTarget, namespace: str) -> "ClusterForPod":
         from extender.cluster.list.read import read_for_pod
 
         manifest = None if target.manifests is None else _preview(target.manifests)
         # What admission reads is read only for what is admitted here: not for a manifest of a stored pod.
         is_new = manifest is not None and target.admission == "local" and not manifest["metadata"].get("uid")
-        with reading_progress(no_color) as on_progress:
+        with reading_progress(self.no_color) as on_progress:
             found = read_for_pod(
                 api,
                 (namespace, target.name) if manifest is None else cast(Pod, decode("Pod", manifest)),
-                lambda version: load_kube_scheduler(settings, version),
-                timeout=timeout,
+                lambda version: load_kube_scheduler(self.settings, version),
+                timeout=self.timeout,
                 on_progress=on_progress,
                 manifest=manifest if is_new else None,
             )
-        print_warnings(found.warnings, warned)
-        objects, version, scheduler, pod, history = (
-            found.objects,
-            found.found,
-            found.scheduler,
-            found.pod,
-            found.history,
-        )
-    # 2. The pod: of the file, of the cluster, or of the manifest.
+        print_warnings(found.warnings, self.warned)
+        return found
+
+    def _source(
+        self, scheduler: KubeScheduler, objects: ClusterObjects, version: "FoundVersion | None"
+    ) -> SourceReport:
+        return with_version_hint(source_of(self.settings, self.api), scheduler, objects.nodes, version)
+
+
+def _snapshot(objects: ClusterObjects, scheduler: KubeScheduler) -> Snapshot:
     try:
-        snapshot = Snapshot.build(objects, scheduler.features)
+        return Snapshot.build(objects, scheduler.features)
     except ValueError as error:
         raise ClusterFileError(str(error)) from error
-    if api is None:
-        pod = snapshot.objects.pods.get((namespace, target.name))
-    report, size = None, ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
-    if target.manifests is not None:
-        pod, report = _arrived(snapshot, target, target.manifests, scheduler)
-    source = with_version_hint(source_of(settings, api), scheduler, objects.nodes, version)
-    return PodCluster(namespace, target.name, source, size, snapshot, pod, scheduler, history, report)
 
 
 def _preview(given: "ManifestFiles") -> Mapping[str, Any]:
