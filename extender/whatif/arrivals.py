@@ -107,7 +107,7 @@ class Arrivals:
             key = key_of(kind, loaded)
             name = "/".join(filter(None, key))
             if (kind, key) in created:
-                raise RequestError(f"{_at(arrival)}duplicate {arrival.kind} {name!r}")
+                raise RequestError(f"{place_of(arrival)}duplicate {arrival.kind} {name!r}")
             created.add((kind, key))
             before = self.snapshot.objects.of(kind).get(key)
             if isinstance(before, ResourceClaim) and before.status.allocation is not None:
@@ -129,7 +129,7 @@ class Arrivals:
         created: dict[str, Pod] = {}
         for one in given:
             pod = self._typed(one) if isinstance(one, Pod) else self.arriving_pod(one)
-            place = "" if isinstance(one, Pod) else _at(one)
+            place = "" if isinstance(one, Pod) else place_of(one)
             if pod.key in created:
                 raise RequestError(f"{place}duplicate pod {pod.key!r}")
             created[pod.key] = self._put_pod(pod, place)
@@ -248,7 +248,7 @@ class Arrivals:
         try:
             manifest, findings = self._admit(key_of_kind(arrival) or arrival.kind, arrival.object, self._cluster)
         except Refused as error:
-            raise Refused(f"{_at(arrival)}{error}") from error
+            raise Refused(f"{place_of(arrival)}{error}") from error
         metadata = manifest.get("metadata") or {}
         self._findings[f"{arrival.kind} {metadata.get('namespace') or 'default'}/{metadata.get('name')}"] = findings
         return manifest
@@ -276,7 +276,7 @@ class Arrivals:
                 raise ValueError("metadata.name is missing")
         except (ValueError, RecursionError) as error:
             name = f" {'/'.join(arrival.name)}" if arrival.name[1] else ""
-            raise RequestError(f"{_at(arrival)}{arrival.kind}{name}: {decode_error_message(error)}") from error
+            raise RequestError(f"{place_of(arrival)}{arrival.kind}{name}: {decode_error_message(error)}") from error
         return loaded
 
     def _with_uid(self, kind: str, loaded: Object) -> Object:
@@ -310,10 +310,11 @@ def key_of_kind(one: RawManifest) -> str | None:
     try:
         return kind_of(one.kind, version if isinstance(version, str) else "")
     except ValueError as error:
-        raise RequestError(f"{_at(one)}{one.kind}: {error}") from error
+        raise RequestError(f"{place_of(one)}{one.kind}: {error}") from error
 
 
-def _at(arrival: RawManifest) -> str:
+def place_of(arrival: RawManifest) -> str:
+    """Return the beginning of a message about the manifest."""
     return f"{arrival.place}: " if arrival.place else ""
 
 

@@ -29,6 +29,7 @@ from extender.k8s.kinds import KINDS, Key, key_of
 from extender.k8s.objects import Object, Pod, PodStatus
 from extender.k8s.workloads import workload_of
 from extender.report.cycle_report import report_cycle
+from extender.report.lists.nodes import requests_on
 from extender.report.scheduler_report import limitations
 from extender.report.schema import ResourceAmounts
 from extender.report.simulation_schema import (
@@ -157,7 +158,7 @@ class _Run:
     def _touch(self, node: str, state: NodeState | None = None) -> None:
         """Save the requests on a node before its first change."""
         if node not in self._usage:
-            amounts = _requests_on(self.snapshot, node)
+            amounts = requests_on(self.snapshot, self.snapshot.node_row[node])
             allocatable = _allocatable(self.snapshot, node, amounts)
             self._usage[node] = NodeUsage(
                 name=node, before=amounts, after=amounts, allocatable=allocatable, state=state
@@ -517,16 +518,6 @@ def _pending(one: CycleReport) -> PendingPod:
     )
 
 
-def _requests_on(snapshot: Snapshot, node: str) -> ResourceAmounts:
-    """Return the sum of the requests of all pods on the node."""
-    row, pod_table = snapshot.node_row[node], snapshot.pod_table
-    amounts = dict(zip(BASE_RESOURCES, snapshot.used[:, row].tolist(), strict=True))
-    for pod in pod_table.on_node[row].values():
-        for resource, amount in pod_table.scalar_resources.get(pod, ()):
-            amounts[resource] = amounts.get(resource, 0) + amount
-    return amounts
-
-
 def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> ResourceAmounts:
     row = snapshot.node_row[node]
     base = dict(zip(BASE_RESOURCES, snapshot.allocatable[:, row].tolist(), strict=True))
@@ -535,9 +526,10 @@ def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> Res
 
 def _usage_now(snapshot: Snapshot, usage: NodeUsage) -> NodeUsage:
     """Return the usage with the current requests as `after`."""
-    if usage.name not in snapshot.node_row:
+    row = snapshot.node_row.get(usage.name)
+    if row is None:
         return replace(usage, after=dict.fromkeys(usage.before, 0))
-    after = _requests_on(snapshot, usage.name)
+    after = requests_on(snapshot, row)
     resources = dict.fromkeys((*usage.before, *after))
     return replace(
         usage,

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from extender.admission.admit import decoded
 from extender.admission.names import SAFE_CHARACTERS
+from extender.admission.pods.strategy import affinity_terms
 from extender.cluster.files.manifests import RawManifest
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
@@ -38,7 +39,7 @@ from extender.k8s.objects import (
 from extender.k8s.selectors import compile_label_selector
 from extender.k8s.validation import decode_error_message
 from extender.k8s.workloads import TEMPLATE_HASH, ReplicaSet, StatefulSet, Workload, WorkloadSpec, workload_of
-from extender.whatif.arrivals import NO_CLUSTER, Arrivals, PlannedPod
+from extender.whatif.arrivals import NO_CLUSTER, Arrivals, PlannedPod, place_of
 from extender.whatif.controllers import DAEMON_SET, STATEFUL_SET, NameGenerator
 
 WorkloadKind = Literal[
@@ -211,8 +212,7 @@ def admitted_workloads(arrivals: Arrivals, given: Sequence[RawManifest]) -> list
     for one in given:
         workload = _workload(one, arrivals.admitted(one))
         if workload.key in workloads:
-            place = f"{one.place}: " if one.place else ""
-            raise RequestError(f"{place}duplicate workload {workload}")
+            raise RequestError(f"{place_of(one)}duplicate workload {workload}")
         workloads[workload.key] = workload
     return list(workloads.values())
 
@@ -223,8 +223,7 @@ def _workload(arrival: RawManifest, manifest: Mapping[str, Any]) -> WorkloadMani
         msgspec.convert(workload.spec.template, _PodTemplate)  # whose hash all pods have
         return workload
     except (ValueError, RecursionError) as error:
-        place = f"{arrival.place}: " if arrival.place else ""
-        raise RequestError(f"{place}{arrival.kind}: {decode_error_message(error)}") from error
+        raise RequestError(f"{place_of(arrival)}{arrival.kind}: {decode_error_message(error)}") from error
 
 
 def _job_of(cron_job: Mapping[str, Any]) -> dict[str, Any]:
@@ -422,18 +421,10 @@ def _missing_of_stateful_set(
             yield PlannedPod({"metadata": metadata, "spec": spec}, tuple(claims), is_like_others)
 
 
-def _label_keys(spec: Mapping[str, Any]) -> set[str]:
+def _label_keys(spec: dict[str, Any]) -> set[str]:
     """Return all label keys by which the pods of one template may get different selectors (matchLabelKeys)."""
-    found = set[str]()
-    affinity = spec.get("affinity") or {}
-    terms = list(spec.get("topologySpreadConstraints") or ())
-    for one in (affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}):
-        terms += one.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-        preferred = one.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        terms += [weighted.get("podAffinityTerm") or {} for weighted in preferred]
-    for term in terms:
-        found.update(term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ())
-    return found
+    terms = (*affinity_terms(spec), *(spec.get("topologySpreadConstraints") or ()))
+    return {key for term in terms for field in ("matchLabelKeys", "mismatchLabelKeys") for key in term.get(field) or ()}
 
 
 def _claim(template: Mapping[str, Any], pod: str, namespace: str) -> dict[str, Any]:

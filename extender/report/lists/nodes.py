@@ -3,7 +3,6 @@
 Rule: `NodeColumns.of` and `report_node` read the snapshot, between two decisions; what they return does not change.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -68,9 +67,7 @@ def report_node(snapshot: Snapshot, name: str) -> NodeDetail | None:
     row = snapshot.node_row.get(name)
     if row is None:
         return None
-    scalar_resources, features = snapshot.pod_table.scalar_resources, snapshot.features
-    held = [scalar_resources.get(pod, ()) for pod in snapshot.pod_table.on_node[row].values()]
-    summary = _summarize(snapshot.nodes[row], _totals(snapshot.used[:, row], held))
+    summary, features = _summarize(snapshot.nodes[row], requests_on(snapshot, row)), snapshot.features
     nominated = [pod for pod in snapshot.nominees if pod.status.nominated_node_name == name]
     return NodeDetail(
         **{field: getattr(summary, field) for field in summary.__struct_fields__},
@@ -80,11 +77,18 @@ def report_node(snapshot: Snapshot, name: str) -> NodeDetail | None:
     )
 
 
-def _totals(base: IntArray, scalars: Iterable[tuple[tuple[str, int], ...]]) -> Mapping[str, int]:
-    """Return what the pods of a node request of each resource, from their requests for extended ones."""
-    totals = Counter(dict(zip(BASE_RESOURCES, base.tolist(), strict=True)))
+def requests_on(snapshot: Snapshot, row: int) -> dict[str, int]:
+    """Return what the pods of a node request of each resource; 0 of those of BASE_RESOURCES that none requests."""
+    scalar_resources = snapshot.pod_table.scalar_resources
+    held = [scalar_resources.get(pod, ()) for pod in snapshot.pod_table.on_node[row].values()]
+    return _totals(snapshot.used[:, row], held)
+
+
+def _totals(base: IntArray, scalars: Iterable[tuple[tuple[str, int], ...]]) -> dict[str, int]:
+    """Return the totals of a node from those of BASE_RESOURCES and its pods' requests for extended resources."""
+    totals = dict(zip(BASE_RESOURCES, base.tolist(), strict=True))
     for name, amount in chain.from_iterable(scalars):
-        totals[name] += amount
+        totals[name] = totals.get(name, 0) + amount
     return totals
 
 

@@ -48,7 +48,9 @@ class ClusterReports:
         sort: NodeSort = choice(given, "sort", get_args(NodeSort)) or "name"
         offset, limit = number(given, "offset", 0, 0, 10**8), number(given, "limit", 50, 1, MAX_LISTED_NODES)
         columns = await self._decision_thread.run(lambda: NodeColumns.of(self._server_context.snapshot()))
-        return await run_in_threadpool(lambda: _json(columns.select(given.get("text", ""), sort, offset, limit)))
+        return await run_in_threadpool(
+            lambda: json_response(columns.select(given.get("text", ""), sort, offset, limit))
+        )
 
     async def show_node(self, request: Request) -> Response:
         """Return one node with its labels and pods."""
@@ -62,7 +64,7 @@ class ClusterReports:
         if node is None:
             nearest = await run_in_threadpool(suggestion, name, names)
             raise NotFound(f"the cluster has no node {name!r}{nearest}")
-        return _json(node)
+        return json_response(node)
 
     async def why(self, request: Request) -> Response:
         """Explain one pod on all nodes, with the diagnosis of `extender why`; `?node=NAME` shows that node in full."""
@@ -85,5 +87,6 @@ class ClusterReports:
             return await unless_gone(request, self._copies.run(explain))
 
 
-def _json(value: object) -> Response:
+def json_response(value: object) -> Response:
+    """Return the value as JSON."""
     return Response(msgspec.json.encode(value), media_type="application/json")

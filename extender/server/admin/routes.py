@@ -21,13 +21,13 @@ from starlette.concurrency import run_in_threadpool
 from extender.cluster.watch.decode import strip_unread_fields
 from extender.config.preemption import PRESETS
 from extender.config.values import suggestion
-from extender.errors import ExtenderError, RequestError
+from extender.errors import ExtenderError, NotFound, RequestError
 from extender.k8s.time import read_time
 from extender.report import wording
 from extender.report.scheduler_report import changed_policies
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionList, DecisionOutcome, DecisionSort
 from extender.server.admin.cluster_dump import ClusterDumps
-from extender.server.admin.cluster_reports import ClusterReports
+from extender.server.admin.cluster_reports import ClusterReports, json_response
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.health import readiness
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
@@ -114,7 +114,7 @@ class DebugEndpoints:
             found, matching = query.select(decisions)
             return DecisionList(decisions=[one.summary for one in found], matching=matching, kept=len(decisions))
 
-        return await run_in_threadpool(lambda: _json(select()))
+        return await run_in_threadpool(lambda: json_response(select()))
 
     async def show_decision(self, request: Request) -> Response:
         """Return one decision; `?pods=none` omits the pods, `?node=NAME` returns only that node, with its pods."""
@@ -122,11 +122,9 @@ class DebugEndpoints:
         if pods not in ("all", "none"):
             raise RequestError(f"pods: must be all or none, not {pods!r}")
         kept = await self._kept_decision(request)
-        if kept is None:
-            return error_response(404, NOT_KEPT)
         if node is not None and node not in kept.nodes:
-            return error_response(404, await self._not_considered(node))
-        return await run_in_threadpool(lambda: _json(kept.decision(node, every_pod=pods == "all")))
+            raise NotFound(await self._not_considered(node))
+        return await run_in_threadpool(lambda: json_response(kept.decision(node, every_pod=pods == "all")))
 
     async def _not_considered(self, node: str) -> str:
         cache = self._server_context.cache
@@ -139,13 +137,14 @@ class DebugEndpoints:
     async def show_pod(self, request: Request) -> Response:
         """Return the pod of a decision, with the fields that decisions read, as input for POST /simulate."""
         kept = await self._kept_decision(request)
-        if kept is None:
-            return error_response(404, NOT_KEPT)
-        return _json(strip_unread_fields("Pod", kept.pod.decode(), kept.scheduler.preemption.annotations))
+        return json_response(strip_unread_fields("Pod", kept.pod.decode(), kept.scheduler.preemption.annotations))
 
-    async def _kept_decision(self, request: Request) -> KeptDecision | None:
+    async def _kept_decision(self, request: Request) -> KeptDecision:
         id_ = request.path_params["id"]
-        return await self._decision_thread.run(lambda: self._server_context.decisions.get(id_))
+        kept = await self._decision_thread.run(lambda: self._server_context.decisions.get(id_))
+        if kept is None:
+            raise NotFound(NOT_KEPT)
+        return kept
 
     # --- simulation, status and recording ---
 
@@ -172,12 +171,14 @@ class DebugEndpoints:
 
     async def show_status(self) -> Response:
         """Return the status that the page shows in its header."""
-        return _json(await self._decision_thread.run_shared("status", lambda: _status(self._server_context)))
+        return json_response(await self._decision_thread.run_shared("status", lambda: _status(self._server_context)))
 
     async def show_recording(self) -> Response:
         """Return whether calls are being recorded, and where."""
         recorder = self._server_context.recorder
-        return _json({"enabled": False} if recorder is None else await self._decision_thread.run(recorder.status))
+        return json_response(
+            {"enabled": False} if recorder is None else await self._decision_thread.run(recorder.status)
+        )
 
     async def switch_recording(self, request: Request) -> Response:
         """Start or stop the recording: `{"enabled": true}` or false."""
@@ -193,7 +194,7 @@ class DebugEndpoints:
             await self._decision_thread.run(recorder.start)
         else:
             await run_in_threadpool(recorder.stop)
-        return _json(await self._decision_thread.run(recorder.status))
+        return json_response(await self._decision_thread.run(recorder.status))
 
 
 class _RecordingSwitch(msgspec.Struct, forbid_unknown_fields=True):
@@ -267,7 +268,3 @@ def _file(name: str) -> Response:
     if not _FILE_NAME.fullmatch(name) or media_type is None or not file.is_file():
         return error_response(404, "no such file")
     return Response(file.read_bytes(), media_type=media_type)
-
-
-def _json(value: object) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
