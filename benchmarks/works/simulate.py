@@ -59,7 +59,7 @@ def simulating(world: World, count: int, fits: bool, **options: Any) -> Work:
         return simulate_request(cluster, scheduler, body, history)
 
     def simulate() -> list[bytes]:
-        return [answer_in_child(answer, snapshot, UNCONFIGURED, NO_HISTORY, max_memory_bytes=0)]
+        return [answer_in_child(answer, snapshot, UNCONFIGURED, NO_HISTORY)]
 
     return Work(partial(in_child, simulate), clock=cpu_seconds, parts=count)
 

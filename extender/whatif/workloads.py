@@ -408,7 +408,9 @@ def _missing_of_stateful_set(
 ) -> Iterator[PlannedPod]:
     there = {pod.metadata.name for pod in current}
     templates = workload.spec.volume_claim_templates or ()
-    keys = _label_keys(template.spec)
+    # The labels by which the pods may get different selectors.
+    terms = (*affinity_terms(template.spec), *(template.spec.get("topologySpreadConstraints") or ()))
+    keys = {key for term in terms for of in ("matchLabelKeys", "mismatchLabelKeys") for key in term.get(of) or ()}
     for name in _stateful_set_names(workload):
         if name not in there:
             further = {_POD_NAME: name, _POD_INDEX: name.rpartition("-")[2]}
@@ -419,12 +421,6 @@ def _missing_of_stateful_set(
             spec = _with_claims(template.spec, templates, claims) if claims else template.spec
             is_like_others = not claims and keys.isdisjoint(further)
             yield PlannedPod({"metadata": metadata, "spec": spec}, tuple(claims), is_like_others)
-
-
-def _label_keys(spec: dict[str, Any]) -> set[str]:
-    """Return all label keys by which the pods of one template may get different selectors (matchLabelKeys)."""
-    terms = (*affinity_terms(spec), *(spec.get("topologySpreadConstraints") or ()))
-    return {key for term in terms for field in ("matchLabelKeys", "mismatchLabelKeys") for key in term.get(field) or ()}
 
 
 def _claim(template: Mapping[str, Any], pod: str, namespace: str) -> dict[str, Any]:

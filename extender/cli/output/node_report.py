@@ -20,7 +20,6 @@ from extender.cli.output.tables import (
 )
 from extender.report.schema import (
     DecisionReport,
-    DeviceRequestReport,
     NodeReport,
     ResourceAmounts,
     RunningPodReport,
@@ -132,16 +131,12 @@ def render_claims(node: NodeReport, *, show_all: bool) -> Iterator[RenderableTyp
         for request in claim.requests:
             yield indented(text(f"{request.name}: {request.summary}", "red" if request.fails else ""), 4)
             if show_all:
-                yield _devices_table(request)
+                rows = [(one.device, one.why or text("free", "green"), one.detail) for one in request.devices]
+                yield indented(AdaptiveTable(("DEVICE", "REASON", "DETAIL"), rows), 4)
                 if request.omitted:
                     yield indented(text(f"and {more(request.omitted, 'device')}", "dim"), 6)
     if not show_all and any(request.devices for claim in node.claims for request in claim.requests):
         yield indented(text("--all shows every device", "dim"))
-
-
-def _devices_table(request: DeviceRequestReport) -> RenderableType:
-    rows = [(one.device, one.why or text("free", "green"), one.detail) for one in request.devices]
-    return indented(AdaptiveTable(("DEVICE", "REASON", "DETAIL"), rows), 4)
 
 
 def _render_scores(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:

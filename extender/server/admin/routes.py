@@ -160,14 +160,12 @@ class DebugEndpoints:
             )
             # 3. Wait for the simulation under way, then simulate.
             with self._simulations.track():
-                return await unless_gone(request, self._simulate(body, media_type_of(request.headers) == YAML_TYPE))
-
-    async def _simulate(self, body: bytes, is_yaml: bool) -> Response:
-        """Simulate on a copy of the snapshot."""
-        return await self._copies.run(
-            lambda cluster, scheduler, history: simulate_request(cluster, scheduler, body, history, is_yaml=is_yaml),
-            "simulate fewer pods",
-        )
+                is_yaml = media_type_of(request.headers) == YAML_TYPE
+                simulating = self._copies.run(
+                    lambda cluster, by, history: simulate_request(cluster, by, body, history, is_yaml=is_yaml),
+                    "simulate fewer pods",
+                )
+                return await unless_gone(request, simulating)
 
     async def show_status(self) -> Response:
         """Return the status that the page shows in its header."""
