@@ -95,7 +95,10 @@ def simulate(
     arrivals.add_objects(scenario.claims)
     workloads = admitted_workloads(arrivals, scenario.workloads)
     run = _Run(snapshot, scheduler, history, scenario, arrivals, workloads, on_step)
-    own = set(map(_key_of_arrival, scenario.pods))
+    own = {
+        (one.metadata.namespace or "default", one.metadata.name) if isinstance(one, Pod) else one.name
+        for one in scenario.pods
+    }
     before = [pod for pod in pending_pods(snapshot) if key_of("Pod", pod) not in own] if scenario.pending else []
     # 2. Change the nodes, and try the pending pods on them.
     if scenario.changes_nodes:
@@ -452,12 +455,6 @@ class _CreatedPods:
     """Keys of the pods."""
     refused: Sequence[str]
     """Messages of the API server for the pods that it refuses."""
-
-
-def _key_of_arrival(one: RawManifest | Pod) -> Key:
-    if isinstance(one, Pod):
-        return one.metadata.namespace or "default", one.metadata.name
-    return one.name
 
 
 def _planned_copies(given: RawManifest, namespace: str, names: Iterable[str]) -> Iterator[PlannedPod]:

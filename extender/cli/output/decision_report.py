@@ -96,24 +96,20 @@ def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableTy
     """Return a grid of pod, time, state of the cluster cache, policies and mode."""
     pod, verb = decision.incoming, "replayed" if invocation.is_replay else "decided"
     requested = [f"{format_amount(name, value)} {name}" for name, value in pod.requests.items() if value]
+    scheduler = decision.scheduler
+    gates = "".join(f", {gate}={str(value).lower()}" for gate, value in scheduler.feature_gates.items())
+    profile = f"profile {scheduler.profile}" if scheduler.profile is not None else "no profile: not ours"
     rows = {
         "pod": f"{pod.key}, priority {pod.priority}" + (f", requests {', '.join(requested)}" if requested else ""),
         "when": f"{tables.format_timestamp(decision.time)} UTC, {verb} in {decision.milliseconds:.1f} ms",
         "cache": decision.cache,
-        "scheduler": _describe_scheduler(decision.scheduler),
+        "scheduler": f"{scheduler.release} ({scheduler.version_source}){gates}, {profile}",
         "policies": "; ".join(decision.policies) or "kube-scheduler's defaults",
         "mode": DECISION_OUTCOMES.get(decision.outcome, Words("", decision.outcome)).meaning,
         "error": decision.error or "",
     }
     claims = (f"{one.name} ({one.claim}): {one.note}" if one.claim else f"{one.name}: {one.note}" for one in pod.claims)
     return tables.facts_grid([*rows.items(), *(("" if number else "claims", one) for number, one in enumerate(claims))])
-
-
-def _describe_scheduler(scheduler: schema.SchedulerReport) -> str:
-    """Describe the version that the decision follows, its source, and the pod's profile."""
-    gates = "".join(f", {gate}={str(value).lower()}" for gate, value in scheduler.feature_gates.items())
-    profile = f"profile {scheduler.profile}" if scheduler.profile is not None else "no profile: not ours"
-    return f"{scheduler.release} ({scheduler.version_source}){gates}, {profile}"
 
 
 def _render_preemption(decision: DecisionReport, subject: str, show_all: bool) -> Iterator[RenderableType]:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from extender.core.framework.status import cut_message
-from extender.core.scheduling_cycle.result import ReservedClaim
 from extender.report.simulation_schema import CycleReport, Simulation
 from extender.report.wording import CLAIM_ALLOCATIONS
 from extender.utilities.text import join_names, pluralize
@@ -73,7 +72,9 @@ def _cycle_rows(cycle: CycleReport) -> Iterator[EventRow]:
     if cycle.hint is not None:
         yield "", "", "", "", cycle.hint
     for claim in cycle.claims:
-        yield "", "", "", "", _describe_claim(claim)
+        devices = [f"{one.driver}/{one.pool}/{one.device}" for one in claim.devices]
+        listed = join_names(devices, MAX_LISTED_DEVICES) or "no devices"
+        yield "", "", "", "", f"claim {claim.claim} {CLAIM_ALLOCATIONS[claim.allocation]} {listed}"
     if cycle.deallocated is not None:
         yield "", "", "", "", f"claim {cycle.deallocated} is deallocated: no pod uses it, and the pod does not fit"
     if cycle.vetoed is not None:
@@ -88,10 +89,3 @@ def _cycle_rows(cycle: CycleReport) -> Iterator[EventRow]:
         note = f"Preempted by pod {preemptor} on node {victim.node}"
         if not victim.terminating:  # kube-scheduler does not delete a terminating victim again
             yield namespace, "Normal", "Preempted", f"pod/{name}", note
-
-
-def _describe_claim(claim: ReservedClaim) -> str:
-    """Render `claim default/train gets gpu.example.com/n1/gpu-0`; driver, pool and name of each device."""
-    names = [f"{one.driver}/{one.pool}/{one.device}" for one in claim.devices]
-    listed = join_names(names, MAX_LISTED_DEVICES) or "no devices"
-    return f"claim {claim.claim} {CLAIM_ALLOCATIONS[claim.allocation]} {listed}"

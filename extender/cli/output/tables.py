@@ -65,7 +65,7 @@ class AdaptiveTable:
         heads = [Text(printable(one), "dim") for one in self._headers]
         widths = self._widths(heads, available, wraps=False)
         if widths is None:
-            heads = [Text(_wrap_header(head.plain), "dim") for head in heads]
+            heads = [Text(_BREAKS.sub("\n", head.plain), "dim") for head in heads]
             widths = self._widths(heads, available, wraps=True)
         yield from self._entries() if widths is None else self._lines(heads, widths, console)
         if self._left_out:
@@ -74,7 +74,9 @@ class AdaptiveTable:
     def _widths(self, heads: CellRow, available: int, *, wraps: bool) -> list[int] | None:
         """Return the widths of the columns; None if they do not fit, even if cells may wrap."""
         columns = [list(column) for column in zip(heads, *self._rows, strict=True)]
-        widths = least = [max(map(_width, column)) for column in columns]
+        widths = least = [
+            max(cell_len(line) for cell in column for line in cell.plain.split("\n")) for column in columns
+        ]
         if wraps:
             words = [
                 max(cell_len(word) for cell in column for word in cell.plain.split() or [""]) for column in columns
@@ -111,20 +113,14 @@ class AdaptiveTable:
             yield indented(Text(", ").join(parts), 5)
 
 
+_BREAKS = re.compile(r"(?<=[a-zB])(?=[A-Z][a-z])| (?=\()")
+"""Places between words where a header may wrap: `PDBViolations` becomes `PDB` above `Violations`."""
+
 _GAP = 2
 """Blanks between two columns."""
 
 MAX_CELL_LINES = 4
 """Maximum number of lines of a cell in a table: a table with more becomes a list."""
-
-
-def _width(cell: Text) -> int:
-    return max(map(cell_len, cell.plain.split("\n")))
-
-
-def _wrap_header(header: str) -> str:
-    """Break a header between words: `PDBViolations` becomes `PDB` above `Violations`."""
-    return re.sub(r"(?<=[a-zB])(?=[A-Z][a-z])| (?=\()", "\n", header)
 
 
 def indented(part: RenderableType, by: int = 2) -> Padding:
