@@ -277,12 +277,12 @@ class SourceFile(ReportStruct, frozen=True, kw_only=True):
 class SourceReport(ReportStruct, frozen=True, kw_only=True):
     """Where the cluster of an answer comes from."""
 
-    kind: Literal["live", "file", "example"]
-    """live: an API server; file: files, folders or standard input."""
+    kind: Literal["live", "file", "example", "service"]
+    """live: an API server; file: files, folders or standard input; service: a running extender."""
     context: str = ""
     """live: context of the kubeconfig; empty in a pod."""
     server: str = ""
-    """live: URL of the API server."""
+    """live, service: URL of the API server or of the extender."""
     namespace: str = ""
     """Namespace of objects that are named without one."""
     files: list[SourceFile] = []

@@ -312,6 +312,7 @@ SOURCES: dict[str, str] = {
     "live": "context {context} ({server})",
     "file": "{files}",
     "example": "the example cluster that ships with the package",
+    "service": "the extender at {server}",
 }
 """Kind of a source -> words."""
 

@@ -78,6 +78,7 @@ def test_a_version_that_the_cluster_names_contradicts_another_one_that_is_set():
             "a.yaml, written 2026-03-01T09:00:00Z, standard input",
         ),
         (EXAMPLE, "the example cluster that ships with the package"),
+        (SourceReport(kind="service", server="http://127.0.0.1:8889"), "the extender at http://127.0.0.1:8889"),
     ],
 )
 def test_a_source_in_words(source, words):
