@@ -31,6 +31,7 @@ from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
+from extender.report.schema import OBJECTS, SourceReport
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.admin.simulate import simulate_request
 from extender.server.admin.snapshot_copy import answer_in_child
@@ -55,11 +56,13 @@ def simulating(world: World, count: int, fits: bool, **options: Any) -> Work:
     snapshot = engine.prepare(world.snapshot)
     body = msgspec.json.encode({"pods": pods(world, count, fits)} | options)
 
-    def answer(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory) -> object:
-        return simulate_request(cluster, scheduler, body, history)
+    def answer(
+        cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory, source: SourceReport
+    ) -> object:
+        return simulate_request(cluster, scheduler, body, history, source)
 
     def simulate() -> list[bytes]:
-        return [answer_in_child(answer, snapshot, UNCONFIGURED, NO_HISTORY, max_memory_bytes=0)]
+        return [answer_in_child(answer, snapshot, UNCONFIGURED, NO_HISTORY, OBJECTS, None, max_memory_bytes=0)]
 
     return Work(partial(in_child, simulate), clock=cpu_seconds, parts=count)
 

@@ -315,6 +315,7 @@ SOURCES: dict[str, str] = {
     "live": "context {context} ({server})",
     "file": "{files}",
     "example": "the example cluster that ships with the package",
+    "objects": "objects given in Python",
     "service": "the extender at {server}",
 }
 """Kind of a source -> words."""
@@ -409,6 +410,7 @@ def as_json() -> bytes:
         "cycleOutcomes": CYCLE_OUTCOMES,
         "evictionCauses": EVICTION_CAUSES,
         "claimAllocations": CLAIM_ALLOCATIONS,
+        "sources": SOURCES | {"inCluster": IN_CLUSTER},
         "admissionModes": ADMISSION_MODES,
         "admissionFindings": ADMISSION_FINDINGS,
     }

@@ -184,7 +184,7 @@ def simulate(
     history = EvictionHistory(time.time_ns())
     with _progress(objects, scenario, len(policies), no_color) as watch:
         results = [run_simulation(objects, policy, scenario, history, watch, server) for policy in policies]
-    source = source_of(settings[0], api)
+    source = source_of(api, objects.files)
     results = [
         replace(result, source=with_version_hint(source, policy.scheduler, objects.nodes, found))
         for result, policy in zip(results, policies, strict=True)

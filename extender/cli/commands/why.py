@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only wh
     from extender.cluster.files.manifests import FileAdmission
     from extender.config import Configuration
     from extender.report.pod_schema import Diagnosis, PendingReport
-    from extender.report.schema import SourceReport
 
 T = TypeVar("T")
 
@@ -108,7 +107,7 @@ def why(
     """
     from extender.admission.admit import admission_of
     from extender.cli.sources.arrivals import dry_run_of
-    from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of, source_of
+    from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of
     from extender.cli.sources.why_source import ReportTarget
     from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
 
@@ -134,8 +133,7 @@ def why(
         admit = admission_of(admission, strict, dry_run_of(admission, api, strict))
         target = replace(_read_manifest(files, namespace, namespace_of(api)), admission=admission, admit=admit)
     admitted: FileAdmission = "none" if admission == "none" else "local"
-    source = source_of(settings, api)
-    read = _reader(settings, api, target, source, admitted, timeout=timeout, no_color=no_color)
+    read = _reader(settings, api, target, admitted, timeout=timeout, no_color=no_color)
     # 3. Answer.
     if is_list:
         _list(partial(_read_pending, read, set()), output, no_color=no_color, watch=watch)
@@ -195,7 +193,6 @@ def _reader(
     settings: "Configuration",
     api: "ApiServer | None",
     target: "ReportTarget",
-    source: "SourceReport",
     admission: "FileAdmission",
     *,
     timeout: float,
@@ -208,8 +205,8 @@ def _reader(
 
     load_kube_scheduler(settings)  # report a mistake in the configuration before the cluster is read
     if api is None:
-        return lambda: read_file(read_cluster_files(settings, admission, no_color), settings, target, source)
-    return lambda: read_live(api, settings, target, source, timeout=timeout, no_color=no_color)
+        return lambda: read_file(read_cluster_files(settings, admission, no_color), settings, target)
+    return lambda: read_live(api, settings, target, timeout=timeout, no_color=no_color)
 
 
 def _read_and_warn(read: "Read", warned: set[str]) -> "PodCluster":

@@ -26,17 +26,16 @@ def render(found: PendingReport, now: int, *, is_wide: bool = False) -> Iterator
     yield Text()
     grid = Table.grid(padding=(0, 2))
     size = f"{pluralize(found.cluster.nodes, 'node')}, {pluralize(found.cluster.pods, 'pod')}"
-    rows = [("scheduler", f"kube-scheduler {found.release}, {found.version_source}")]
-    if found.source is not None:
-        rows.insert(0, ("cluster", f"{describe_source(found.source)}: {size}"))
-        rows += [("version", found.source.version_hint)] if found.source.version_hint else []
+    rows = [("cluster", f"{describe_source(found.source)}: {size}")]
+    rows.append(("scheduler", f"kube-scheduler {found.release}, {found.version_source}"))
+    rows += [("version", found.source.version_hint)] if found.source.version_hint else []
     for name, value in (*rows, *(("note", note) for note in found.notes)):
         grid.add_row(Text(name, style="dim"), text(value))
     yield indented(grid)
     if not found.pods:
         return
     # The ages of a file would be those of today: times are shown instead.
-    is_live = found.source is not None and found.source.kind == "live"
+    is_live = found.source.kind == "live"
     since = "AGE" if is_live else "SINCE"
     yield from section_heading("causes")
     causes = [(text(one.pods), text(_since(one.oldest, now, is_live=is_live)), text(one.cause)) for one in found.causes]

@@ -1,5 +1,6 @@
 """The cluster of a command: from a file, the example, or an API server that is watched or read once."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # the API client loads slowly: imported only to read a live c
     from extender.k8s.version.found import FoundVersion
     from extender.report.schema import SourceReport
     from extender.server.observability.cache_status import ClusterSource
+    from extender.utilities.source_file import SourceFile
 
 
 OTHER_SOURCES = "\n--cluster PATH reads a file or a directory, --example the cluster that ships with the package"
@@ -43,30 +45,13 @@ def namespace_of(api: "ApiServer | None") -> str:
     return "default" if api is None else api.namespace
 
 
-def source_of(settings: "Configuration", api: "ApiServer | None") -> "SourceReport":
-    """Return where the cluster of a command comes from."""
-    from extender.cli.sources.manifest_file import STANDARD_INPUT
-    from extender.report.schema import SourceFile, SourceReport
+def source_of(api: "ApiServer | None", files: "Sequence[SourceFile]" = ()) -> "SourceReport":
+    """Return where the cluster of a command comes from; without files, and without `api`, it is the example."""
+    from extender.report.schema import SourceReport
 
     if api is not None:
         return SourceReport(kind="live", context=api.context, server=api.host, namespace=api.namespace)
-    if settings.cluster.path is None:
-        return SourceReport(kind="example", namespace="default")
-    files = [
-        SourceFile(path=STANDARD_INPUT if path == "-" else path, modified=_modified(path))
-        for path in settings.cluster.paths
-    ]
-    return SourceReport(kind="file", namespace="default", files=files)
-
-
-def _modified(path: str) -> str:
-    """Return when a file, or the newest file of a folder, was written; empty for standard input and a FIFO."""
-    from extender.cluster.files.reading import find_files
-    from extender.k8s.time import format_time
-
-    if not (Path(path).is_file() or Path(path).is_dir()):
-        return ""
-    return format_time(max(file.stat().st_mtime_ns for file in find_files([Path(path)]).paths.values()))
+    return SourceReport(kind="file" if files else "example", namespace="default", files=list(files))
 
 
 def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "ClusterSource":

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from extender.admission.admit import AdmissionMode, Admit, admit
+from extender.cli.sources.cluster import source_of
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
@@ -71,9 +72,7 @@ Read = Callable[[], PodCluster]
 """Reads the current state of the cluster."""
 
 
-def read_file(
-    objects: ClusterObjects, settings: "Configuration", target: ReportTarget, source: SourceReport
-) -> PodCluster:
+def read_file(objects: ClusterObjects, settings: "Configuration", target: ReportTarget) -> PodCluster:
     """Return the cluster of a file; a target without a namespace is in `default`."""
     from extender.config.scheduler.load import load_kube_scheduler
     from extender.k8s.version.found import version_of_pods
@@ -81,6 +80,7 @@ def read_file(
     found = version_of_pods(objects.pods)
     scheduler = load_kube_scheduler(settings, found)
     snapshot = snapshot_of(objects, scheduler)
+    source = source_of(None, objects.files)
     namespace = target.namespace or ("" if target.is_list else source.namespace)
     pod, report, size = snapshot.objects.pods.get((namespace, target.name)), None, size_of(snapshot)
     if target.manifests is not None:
@@ -93,7 +93,6 @@ def read_live(
     api: "ApiServer",
     settings: "Configuration",
     target: ReportTarget,
-    source: SourceReport,
     *,
     timeout: float,
     no_color: bool,
@@ -103,6 +102,7 @@ def read_live(
     from extender.cluster.list.read import read_cluster, read_for_pod
     from extender.config.scheduler.load import load_kube_scheduler
 
+    source = source_of(api)
     if target.is_list:
         with reading_progress(no_color) as on_progress:
             whole = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)

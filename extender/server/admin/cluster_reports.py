@@ -8,6 +8,7 @@ from typing import get_args
 
 import msgspec
 from fastapi import Request, Response
+from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
 
 from extender.config.values import suggestion
@@ -22,6 +23,7 @@ from extender.report.lists.node_schema import NodeSort
 from extender.report.lists.nodes import NodeColumns, NodeCopy, NodeQuery
 from extender.report.lists.page_schema import ExplainedPod
 from extender.report.pod_schema import Diagnosis
+from extender.report.schema import SourceReport
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
 from extender.server.admin.snapshot_copy import SnapshotCopies, own_snapshot, response_of
@@ -81,13 +83,16 @@ class ClusterReports:
         node = request.query_params.get("node")
 
         def explain(
-            cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory
+            cluster: ClusterObjects | Snapshot,
+            scheduler: KubeScheduler,
+            history: EvictionHistory,
+            source: SourceReport,
         ) -> ExplainedPod:
             snapshot = own_snapshot(cluster, scheduler)
             pod = snapshot.objects.pods.get(key)
             if pod is None:
                 raise NotFound(not_found(snapshot, *key, scheduler).why)
-            return _with_sentences(diagnose(snapshot, pod, scheduler, history, node))
+            return _with_sentences(replace(diagnose(snapshot, pod, scheduler, history, node), source=source))
 
         with self._in_flight.track():
             return response_of(await unless_gone(request, self._copies.run(explain, MAX_REPORT_MEMORY_BYTES)))

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 from fastapi import Request, Response
+from msgspec.structs import replace
 
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler
@@ -23,6 +24,7 @@ from extender.k8s.time import format_time
 from extender.report.lists.page_schema import PendingList
 from extender.report.lists.pending import pending_report
 from extender.report.pod_schema import PendingReport
+from extender.report.schema import SourceReport
 from extender.server.admin.fork_worker import CHUNK_BYTES
 from extender.server.admin.in_flight_limit import InFlightLimit, LimitedResponse
 from extender.server.admin.snapshot_copy import SnapshotCopies, own_snapshot
@@ -116,7 +118,11 @@ async def _chunks(answer: PendingList, report: bytes) -> AsyncIterator[bytes]:
     yield b"}"
 
 
-def _report(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory) -> PendingReport:
+def _report(
+    cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory, source: SourceReport
+) -> PendingReport:
     snapshot = own_snapshot(cluster, scheduler)
     end = time.monotonic() + MAX_EVALUATION_SECONDS
-    return pending_report(snapshot, scheduler, history, is_time_over=lambda: time.monotonic() >= end)
+    found = pending_report(snapshot, scheduler, history, is_time_over=lambda: time.monotonic() >= end)
+    reported: PendingReport = replace(found, source=source)
+    return reported

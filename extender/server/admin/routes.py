@@ -169,7 +169,9 @@ class DebugEndpoints:
     async def _simulate(self, body: bytes, is_yaml: bool) -> Response:
         """Simulate on a copy of the snapshot."""
         answer = await self._copies.run(
-            lambda cluster, scheduler, history: simulate_request(cluster, scheduler, body, history, is_yaml=is_yaml),
+            lambda cluster, scheduler, history, source: simulate_request(
+                cluster, scheduler, body, history, source, is_yaml=is_yaml
+            ),
             MAX_SIMULATION_MEMORY_BYTES,
             "simulate fewer pods",
         )
@@ -236,6 +238,7 @@ def _status(server_context: ServerContext) -> dict[str, Any]:
     problem, checks = readiness(server_context)
     status: dict[str, Any] = {
         "version": __version__,
+        "source": server_context.where(),
         "cache": cache_summary(server_context.cache, server_context.source),
         "ready": problem,
         "checks": checks,

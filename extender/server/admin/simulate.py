@@ -7,12 +7,14 @@ with 150,000 pods takes seconds; a forked child avoids that because it inherits 
 import time
 
 import msgspec
+from msgspec.structs import replace
 
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import ClusterObjects
+from extender.report.schema import OBJECTS, SourceReport
 from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.whatif.body import decode_body
@@ -41,6 +43,7 @@ def simulate_request(
     base: KubeScheduler,
     body: bytes,
     history: EvictionHistory | None = None,
+    source: SourceReport = OBJECTS,
     *,
     is_yaml: bool = False,
 ) -> Simulation | Comparison:
@@ -48,7 +51,7 @@ def simulate_request(
 
     `cluster`: see `run_simulation`; comparing two policies on a snapshot requires os.fork: the first runs in a forked
     child. `base`: the kube-scheduler and the policies in effect. `history`: the time and the recent evictions; by
-    default now, without evictions. `is_yaml`: the body is YAML (`whatif.body`).
+    default now, without evictions. `source`: where the cluster comes from. `is_yaml`: the body is YAML (`whatif.body`).
     """
     scenario, policies = decode_body(body, base, is_yaml=is_yaml)
     history = history or EvictionHistory(time.time_ns())
@@ -57,6 +60,7 @@ def simulate_request(
     run_other = _simulate_on_copy if isinstance(cluster, Snapshot) else run_simulation
     results = [run_other(cluster, policy, scenario, history) for policy in others]
     results.append(run_simulation(cluster, last, scenario, history))
+    results = [replace(result, source=source) for result in results]
     return compare_policies(results) if others else results[0]
 
 

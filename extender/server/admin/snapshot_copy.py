@@ -15,6 +15,9 @@ from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError
 from extender.k8s.kinds import ClusterObjects
+from extender.k8s.version.found import FoundVersion
+from extender.report.scheduler_report import with_version_hint
+from extender.report.schema import SourceReport
 from extender.server.admin import fork_worker
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.fork_worker import ForkedWorker
@@ -22,7 +25,7 @@ from extender.server.admin.simulate import SIMULATION_TIMEOUT_SECONDS
 from extender.server.context import ServerContext
 from extender.server.http.errors import error_body
 
-Work = Callable[[ClusterObjects | Snapshot, KubeScheduler, EvictionHistory], object]
+Work = Callable[[ClusterObjects | Snapshot, KubeScheduler, EvictionHistory, SourceReport], object]
 """Returns what the response shows; it may change the snapshot that it is given."""
 
 
@@ -45,9 +48,9 @@ class SnapshotCopies:
                 lambda: [answer_in_child(work, *inputs, max_memory_bytes)], SIMULATION_TIMEOUT_SECONDS, max_memory_bytes
             )
 
-        def frozen_inputs() -> tuple[ClusterObjects, KubeScheduler, EvictionHistory]:
-            snapshot, scheduler, history = self._server_context.simulation_inputs()
-            return snapshot.frozen(), scheduler, history
+        def frozen_inputs() -> tuple[ClusterObjects, KubeScheduler, EvictionHistory, SourceReport, FoundVersion | None]:
+            inputs = self._server_context.simulation_inputs()
+            return inputs[0].frozen(), *inputs[1:]
 
         async with self._running:
             if fork_worker.IS_FORK_SUPPORTED:
@@ -67,20 +70,33 @@ def response_of(answer: bytes) -> Response:
 
 
 def answer_in_child(
-    work: Work, snapshot: Snapshot, scheduler: KubeScheduler, history: EvictionHistory, max_memory_bytes: int
+    work: Work,
+    snapshot: Snapshot,
+    scheduler: KubeScheduler,
+    history: EvictionHistory,
+    source: SourceReport,
+    found: FoundVersion | None,
+    max_memory_bytes: int,
 ) -> bytes:
     """Run `work` on the child's own snapshot, detached from the observer that records changes."""
     snapshot.observer = None
     try:
-        return _answer(work, snapshot, scheduler, history)
+        return _answer(work, snapshot, scheduler, history, source, found)
     except MemoryError:
         return b"503" + error_body(f"the answer needs more than {max_memory_bytes >> 20} MiB of memory")
 
 
 def _answer(
-    work: Work, cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory
+    work: Work,
+    cluster: ClusterObjects | Snapshot,
+    scheduler: KubeScheduler,
+    history: EvictionHistory,
+    source: SourceReport,
+    found: FoundVersion | None,
 ) -> bytes:
+    nodes = cluster.objects.nodes.values() if isinstance(cluster, Snapshot) else cluster.nodes
     try:
-        return b"200" + msgspec.json.encode(work(cluster, scheduler, history))
+        source = with_version_hint(source, scheduler, nodes, found)
+        return b"200" + msgspec.json.encode(work(cluster, scheduler, history, source))
     except ExtenderError as error:
         return b"%d%b" % (error.status, error_body(str(error)))
