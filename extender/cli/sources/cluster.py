@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from extender.cli import logs
-from extender.cli.sources.read_progress import reading_progress
+from extender.cli.sources.progress import show_progress
 
 if TYPE_CHECKING:  # the API client loads slowly: imported only to read a live cluster
     from extender.cluster.apiserver.client import ApiServer
@@ -100,7 +100,7 @@ def read_cluster_once(
         return objects, version_of_pods(objects.pods)
     from extender.cluster.list.read import read_cluster
 
-    with reading_progress(no_color) as on_progress:
+    with show_progress(no_color) as on_progress:
         found = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)
     for warning in found.warnings:
         logs.print_message(warning)
@@ -118,7 +118,7 @@ def read_cluster_files(
     if settings.cluster.path is None:
         return example_cluster()
     contents = read_contents(settings.cluster.paths)
-    with reading_progress(no_color) as on_progress:
+    with show_progress(no_color) as on_progress:
         report = parse_files(
             contents,
             admission=admission,

@@ -98,13 +98,13 @@ def read_live(
     no_color: bool,
 ) -> PodCluster:
     """Read what the verdict on the pod, or on all pods, depends on from a live cluster, within `timeout` seconds."""
-    from extender.cli.sources.read_progress import reading_progress
+    from extender.cli.sources.progress import show_progress
     from extender.cluster.list.read import read_cluster, read_for_pod
     from extender.config.scheduler.load import load_kube_scheduler
 
     source = source_of(api)
     if target.is_list:
-        with reading_progress(no_color) as on_progress:
+        with show_progress(no_color) as on_progress:
             whole = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)
         scheduler = load_kube_scheduler(settings, whole.found)
         snapshot = snapshot_of(whole.objects, scheduler)
@@ -115,7 +115,7 @@ def read_live(
     manifest = None if target.manifests is None else _preview(target.manifests)
     # What admission reads is read only for what is admitted here: not for a manifest of a stored pod.
     is_new = manifest is not None and target.admission == "local" and not manifest["metadata"].get("uid")
-    with reading_progress(no_color) as on_progress:
+    with show_progress(no_color) as on_progress:
         found = read_for_pod(
             api,
             (namespace, target.name) if manifest is None else cast(Pod, decode("Pod", manifest)),

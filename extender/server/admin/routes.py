@@ -24,6 +24,7 @@ from extender.config.values import suggestion
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.time import read_time
 from extender.report import wording
+from extender.report.lists.page_schema import SimulationsInFlight
 from extender.report.scheduler_report import changed_policies
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionList, DecisionOutcome, DecisionSort
 from extender.server.admin.cluster_dump import ClusterDumps
@@ -95,6 +96,7 @@ class DebugEndpoints:
             ("GET", "/why/{namespace}/{name:path}", self._reports.why),
             ("GET", "/status", self.show_status),
             ("POST", "/simulate", self.simulate),
+            ("GET", "/simulate", self.show_progress),
             ("GET", "/recording", self.show_recording),
             ("POST", "/recording", self.switch_recording),
             ("GET", "/", page),
@@ -170,12 +172,17 @@ class DebugEndpoints:
         """Simulate on a copy of the snapshot."""
         answer = await self._copies.run(
             lambda cluster, scheduler, history, source: simulate_request(
-                cluster, scheduler, body, history, source, is_yaml=is_yaml
+                cluster, scheduler, body, history, source, self._copies.progress, is_yaml=is_yaml
             ),
             MAX_SIMULATION_MEMORY_BYTES,
             "simulate fewer pods",
         )
         return response_of(answer)
+
+    async def show_progress(self) -> Response:
+        """Return how far the simulation has come that runs now."""
+        progress, in_flight = self._copies.progress, self._simulations.in_flight
+        return _json(SimulationsInFlight(in_flight=in_flight, tried=progress.tried, pods=progress.pods))
 
     async def show_status(self) -> Response:
         """Return the status that the page shows in its header."""

@@ -24,6 +24,7 @@ from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.admin.simulate import SIMULATION_TIMEOUT_SECONDS
 from extender.server.context import ServerContext
 from extender.server.http.errors import error_body
+from extender.whatif.policies import SimulationProgress
 
 Work = Callable[[ClusterObjects | Snapshot, KubeScheduler, EvictionHistory, SourceReport], object]
 """Returns what the response shows; it may change the snapshot that it is given."""
@@ -35,6 +36,8 @@ class SnapshotCopies:
     def __init__(self, server_context: ServerContext, decision_thread: DecisionThread) -> None:
         self._server_context, self._decision_thread = server_context, decision_thread
         self._running = asyncio.Lock()
+        self.progress = SimulationProgress()
+        """Of the work that runs, if it is a simulation."""
 
     async def run(self, work: Work, max_memory_bytes: int, remedy: str = "extender why has no time limit") -> bytes:
         """Return the HTTP status in three digits, followed by the body (`response_of`); raises NotReady.
@@ -53,10 +56,13 @@ class SnapshotCopies:
             return inputs[0].frozen(), *inputs[1:]
 
         async with self._running:
-            if fork_worker.IS_FORK_SUPPORTED:
-                worker = await self._decision_thread.run(start, ForkedWorker.abandon)
-                return await worker.result(SIMULATION_TIMEOUT_SECONDS, remedy)
-            return await run_in_threadpool(_answer, work, *await self._decision_thread.run(frozen_inputs))
+            try:
+                if fork_worker.IS_FORK_SUPPORTED:
+                    worker = await self._decision_thread.run(start, ForkedWorker.abandon)
+                    return await worker.result(SIMULATION_TIMEOUT_SECONDS, remedy)
+                return await run_in_threadpool(_answer, work, *await self._decision_thread.run(frozen_inputs))
+            finally:  # a child that was killed has not
+                self.progress.end()
 
 
 def own_snapshot(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -> Snapshot:
