@@ -121,7 +121,7 @@ def why(
     _refuse("lists pending pods, so name none", of_list)
     _refuse("cannot be combined with --pod FILE", {"NAMESPACE/POD": pod} if files else {})
     _refuse("cannot be combined with --namespace", {"--all-namespaces": all_namespaces} if namespace else {})
-    _refuse("prints text", {"--watch": watch} if output in ("json", "yaml") else {})
+    _refuse("prints text or JSON", {"--watch": watch} if output == "yaml" else {})
     target = ReportTarget(namespace or "", "") if pod is None else _named_pod(pod, namespace)
     # 2. Choose the cluster.
     overrides = options.scheduler_options(scheduler_config, scheduler_version)
@@ -298,7 +298,10 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
 
 
 def _list(read: "Callable[[], PendingReport]", output: Output, *, no_color: bool, watch: bool) -> NoReturn:
-    """Print the pending pods, and with `watch` changes until the user interrupts; exit with the code for all pods."""
+    """Print the pending pods, and with `watch` changes until the user interrupts; exit with the code for all pods.
+
+    With `watch`, JSON has a line for the list, and the whole list again after each change.
+    """
     from extender.cli.output import pending_text, tables
     from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
 
@@ -306,12 +309,15 @@ def _list(read: "Callable[[], PendingReport]", output: Output, *, no_color: bool
     if output in ("text", "wide"):
         tables.print_parts(pending_text.render(found, time_ns(), is_wide=output == "wide"), console)
     else:
-        _print_plain(found, output)
+        _print_plain(found, output, indent=None if watch else 2)
     while watch:
         sleep(WAIT_INTERVAL_SECONDS)
         again, lost = _read_again(read, lost)
         if again is not None:
-            if changes := list(pending_text.changes(found, again, time_ns())):
+            changes = list(pending_text.changes(found, again, time_ns()))
+            if changes and output == "json":
+                _print_plain(again, output, indent=None)
+            elif changes:
                 tables.print_parts(changes, console)
             found = again
     if not found.namespace_exists:
@@ -337,7 +343,7 @@ def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all
     _print_plain(replaced(found, nodes=nodes), output)
 
 
-def _print_plain(found: "Diagnosis | PendingReport", output: Output) -> None:
+def _print_plain(found: "Diagnosis | PendingReport", output: Output, indent: int | None = 2) -> None:
     import msgspec
 
     shown = msgspec.to_builtins(found)
@@ -346,4 +352,4 @@ def _print_plain(found: "Diagnosis | PendingReport", output: Output) -> None:
 
         typer.echo(yaml.safe_dump(shown, sort_keys=False), nl=False)
     else:
-        typer.echo(printable_json(shown))
+        typer.echo(printable_json(shown, indent=indent))

@@ -257,7 +257,7 @@ def test_a_manifest_of_a_pod_that_runs_already_is_an_error(tmp_path, monkeypatch
         pytest.param(["a", "-w"], "--watch: lists pending pods", id="watching one pod"),
         pytest.param(["-A", "-n", "shop"], "--all-namespaces: cannot be combined", id="one namespace and all"),
         pytest.param(["-w", "--example"], "--watch: needs a live cluster", id="watching the example"),
-        pytest.param(["-w", "-o", "json"], "--watch: prints text", id="watching in JSON"),
+        pytest.param(["-w", "-o", "yaml"], "--watch: prints text or JSON", id="watching in YAML"),
         pytest.param(["a", "--example", "--wait"], "needs a live cluster", id="waiting for the example"),
         pytest.param(["a", "--cluster", "x", "--wait"], "needs a live cluster", id="waiting for a file"),
         pytest.param(
@@ -522,6 +522,20 @@ class Stop(Exception):
     """The user interrupts."""
 
 
+def watched(access, monkeypatch, steps, *options):
+    """What is printed while the steps change the cluster, one after each reading of it."""
+
+    def change(_seconds):
+        if not steps:
+            raise Stop
+        steps.pop(0)()
+
+    monkeypatch.setattr(sys.modules["extender.cli.commands.why"], "sleep", change)
+    result = run(*access, "-w", *options)
+    assert isinstance(result.exception, Stop)
+    return result
+
+
 def test_watching_prints_what_changes_as_lines(live, monkeypatch):
     api, access = live
     api.put("Pod", incoming("new", namespace="shop"))
@@ -531,15 +545,7 @@ def test_watching_prints_what_changes_as_lines(live, monkeypatch):
         lambda: api.faults.add(Fault("list", "Node", Answer(400, "restarting"))),
         lambda: api.put("Pod", incoming("next", namespace="shop", cpu="9")),
     ]
-
-    def change(_seconds):
-        if not steps:
-            raise Stop
-        steps.pop(0)()
-
-    monkeypatch.setattr(sys.modules["extender.cli.commands.why"], "sleep", change)
-    result = run(*access, "-w")
-    assert isinstance(result.exception, Stop)
+    result = watched(access, monkeypatch, steps)
     changes = [line.partition("  ")[2] for line in result.stdout.splitlines() if re.match(r"\d\d:\d\d:\d\dZ  ", line)]
     assert changes == [
         "shop/next  new: waiting for scheduling gates: [quota]",
@@ -547,6 +553,23 @@ def test_watching_prints_what_changes_as_lines(live, monkeypatch):
         "shop/next  1 of 1 nodes with too little cpu; before: waiting for scheduling gates: [quota]",
     ]
     assert "restarting; trying again" in result.stderr
+
+
+def test_watching_in_json_prints_the_whole_list_as_a_line_at_first_and_after_each_change(live, monkeypatch):
+    api, access = live
+    api.put("Pod", incoming("new", namespace="shop"))
+    steps = [
+        lambda: None,
+        lambda: api.put("Pod", incoming("next", namespace="shop", schedulingGates=[{"name": "quota"}])),
+        lambda: api.put("Pod", placed(pod("new", namespace="shop", priority=1000), "n1")),
+    ]
+    lists = [json.loads(line) for line in watched(access, monkeypatch, steps, "-o", "json").stdout.splitlines()]
+    assert [sorted(one["pod"] for one in found["pods"]) for found in lists] == [
+        ["shop/new"],
+        ["shop/new", "shop/next"],
+        ["shop/next"],
+    ]
+    assert {found["source"]["kind"] for found in lists} == {"live"}
 
 
 # --- a kubectl plugin -----------------------------------------------------------------------------------------------
