@@ -24,6 +24,9 @@ extender decides that we do not evaluate."""
 EXIT_CODES: dict[Verdict, int] = {"Fits": 0, "DoesNotFit": 1, "FitsAfterPreemption": 3, "Unknown": 4}
 """Exit code of `extender why`; 2 is an error, as with all commands."""
 
+NOT_TRIED_EXIT_CODE = 6
+"""Exit code for `Unknown` where kube-scheduler does not try the pod; not where we do not evaluate what decides."""
+
 NOT_FOUND_EXIT_CODE = 5
 """Exit code of `extender why` about a pod that the cluster does not have."""
 

@@ -245,8 +245,8 @@ LAST_TRY = "{retry}; when it last tried, its message was (condition PodScheduled
 """Hint for a pod that fits and that kube-scheduler tried before."""
 
 STATE_NOT_FOUND = (
-    '"not found" at the end of the message is about a state of the plugin DynamicResources, which did not run: '
-    "kube-scheduler tries no preemption then"
+    'the last "not found" of kube-scheduler\'s message only means that it tries no preemption for this pod: the reason '
+    "stands before it"
 )
 """Hint for a pod that a PreFilter plugin rejects before DynamicResources."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only wh
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.files.manifests import FileAdmission
     from extender.config import Configuration
-    from extender.report.pod_schema import Diagnosis, PendingReport
+    from extender.report.pod_schema import Diagnosis, PendingPodReport, PendingReport
 
 T = TypeVar("T")
 
@@ -98,10 +98,10 @@ def why(
       # Whether a pod that does not exist yet would fit
       extender why --pod pod.yaml
 
-    The exit code is 0 if the pod fits or has its node, 1 if it does not fit, 3 if it fits after a preemption, 4 if
-    kube-scheduler does not try it or a plugin that is not evaluated here or another extender decides, 5 if the pod or
-    the namespace does not exist, and 2 if the cluster cannot be read. Of several pending pods the first of 1, 3 and 4
-    counts that one of them has; it is 0 if no pod is pending, or all fit.
+    The exit code is 0 if the pod fits or has its node, 1 if it does not fit, 3 if it fits after a preemption, 4 if a
+    plugin that is not evaluated here or another extender decides, 5 if the pod or the namespace does not exist, 6 if
+    kube-scheduler does not try it, and 2 if the cluster cannot be read. Of several pending pods the first of 1, 3, 4
+    and 6 counts that one of them has; it is 0 if no pod is pending, or all fit.
 
     See docs/why.md and docs/reasons.md.
     """
@@ -109,7 +109,6 @@ def why(
     from extender.cli.sources.arrivals import dry_run_of
     from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of
     from extender.cli.sources.why_source import ReportTarget
-    from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
 
     # 1. Check what was asked.
     is_list = pod is None and not files
@@ -142,7 +141,7 @@ def why(
     if wait:
         found = _wait(diagnose, found, wait_timeout)
     _print(found, output, one_node=node, show_all=show_all, no_color=no_color)
-    raise typer.Exit(NOT_FOUND_EXIT_CODE if found.state == "NotFound" else EXIT_CODES[found.verdict])
+    raise typer.Exit(_exit_code(found))
 
 
 # --- input ------------------------------------------------------------------------------------------------------------
@@ -303,7 +302,7 @@ def _list(read: "Callable[[], PendingReport]", output: Output, *, no_color: bool
     With `watch`, JSON has a line for the list, and the whole list again after each change.
     """
     from extender.cli.output import pending_text, tables
-    from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
+    from extender.report.pod_schema import NOT_FOUND_EXIT_CODE
 
     console, found, lost = tables.new_console(no_color), read(), None
     if output in ("text", "wide"):
@@ -322,8 +321,17 @@ def _list(read: "Callable[[], PendingReport]", output: Output, *, no_color: bool
             found = again
     if not found.namespace_exists:
         raise typer.Exit(NOT_FOUND_EXIT_CODE)
-    codes = {EXIT_CODES[one.verdict] for one in found.pods}
-    raise typer.Exit(next((code for code in (1, 3, 4) if code in codes), 0))
+    codes = set(map(_exit_code, found.pods))
+    raise typer.Exit(next((code for code in (1, 3, 4, 6) if code in codes), 0))
+
+
+def _exit_code(found: "Diagnosis | PendingPodReport") -> int:
+    from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE, NOT_TRIED_EXIT_CODE
+
+    if found.state == "NotFound":
+        return NOT_FOUND_EXIT_CODE
+    is_tried = found.verdict != "Unknown" or found.state == "Pending"
+    return EXIT_CODES[found.verdict] if is_tried else NOT_TRIED_EXIT_CODE
 
 
 # --- output -----------------------------------------------------------------------------------------------------------

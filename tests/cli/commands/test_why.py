@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from extender import cli
 from extender.cluster.apiserver.credentials import CredentialsError
 from extender.errors import ClusterLost
-from extender.report.pod_schema import EXIT_CODES
+from extender.report.pod_schema import EXIT_CODES, NOT_TRIED_EXIT_CODE
 from tests.builders import JSON, STARTED, NodeObject, budget, cluster, incoming, node, placed, pod, thing
 from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, kubeconfig
 from tests.device_builders import undecided_claim, using_claims
@@ -138,7 +138,7 @@ def test_names_cannot_control_the_terminal(asked):
     nodes: Nodes = {node(f"n1{ESC}", cpu="500m"): []}
     waiting = [incoming(metadata={"name": f"x{ESC}"}, schedulingGates=[{"name": ESC}])]
     result = asked(nodes, f"x{ESC}", "--all", waiting=waiting)
-    assert result.exit_code == 4
+    assert result.exit_code == NOT_TRIED_EXIT_CODE
     assert "\x1b" not in result.output
     for output in ("json", "yaml"):
         assert "\x1b" not in asked(nodes, f"x{ESC}", "--all", "-o", output, waiting=waiting).output
@@ -503,9 +503,16 @@ def test_without_a_name_every_pending_pod_is_listed_by_cause(asked):
 
 
 def test_the_list_of_one_namespace_and_its_exit_codes(asked):
-    assert asked(FULL, "-n", "shop", waiting=waiting_pods()).exit_code == EXIT_CODES["Unknown"]
+    assert asked(FULL, "-n", "shop", waiting=waiting_pods()).exit_code == NOT_TRIED_EXIT_CODE == 6
     assert asked(FULL, "-A", waiting=[incoming()]).exit_code == EXIT_CODES["FitsAfterPreemption"]
     assert asked(FITTING, waiting=[incoming()]).exit_code == EXIT_CODES["Fits"]
+    undecided = incoming("x", **using_claims("gpu"))
+    found = asked(
+        FITTING,
+        waiting=[undecided, incoming("gated", schedulingGates=[{"name": "quota"}])],
+        others=undecided_claim("gpu"),
+    )
+    assert found.exit_code == EXIT_CODES["Unknown"]
     nothing = asked(FULL, "-n", "none", waiting=waiting_pods())
     assert (nothing.exit_code, nothing.stdout.splitlines()[0]) == (5, "the cluster has no namespace none")
 
