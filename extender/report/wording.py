@@ -177,7 +177,7 @@ CRITERIA = {
     "HighestPriority": Criterion("Highest victim priority", "lowest", "the highest priority among its victims"),
     "PrioritySum": Criterion(
         "Sum of priorities",
-        "lowest after 2^31 is added for each victim; number of victims in brackets",
+        "lowest; each victim counts more than its priority, so fewer of them win",
         "the sum of priorities",
     ),
     "VictimCount": Criterion("Victims", "fewest", "the number of victims"),

@@ -60,7 +60,7 @@ class _DockerPart(msgspec.Struct):
     """A line, or a part of it, as Docker's log driver json-file writes it."""
 
     log: str
-    """Of the last part, it ends with a line break."""
+    """Text of the part; the last one ends with a line break."""
     stream: Literal["stdout", "stderr"]
     time: str
 

@@ -37,7 +37,7 @@ class SnapshotCopies:
         self._server_context, self._decision_thread = server_context, decision_thread
         self._running = asyncio.Lock()
         self.progress = SimulationProgress()
-        """Of the work that runs, if it is a simulation."""
+        """Progress of the work that runs, if it is a simulation."""
 
     async def run(self, work: Work, max_memory_bytes: int, remedy: str = "extender why has no time limit") -> bytes:
         """Return the HTTP status in three digits, followed by the body (`response_of`); raises NotReady.
