@@ -23,7 +23,7 @@ from extender.k8s.version.found import version_of_pods
 from extender.report.diagnose import diagnose, not_found
 from extender.report.lists.pending import pending_report
 from extender.report.pod_schema import Diagnosis, PendingReport
-from extender.report.scheduler_report import with_version_hint
+from extender.report.scheduler_report import with_source, with_version_hint
 from extender.report.schema import OBJECTS, SourceReport
 from extender.report.simulation_schema import AdmissionReport, ClusterSize, Simulation
 from extender.whatif.arrivals import Arrivals, has_own_claims
@@ -189,9 +189,7 @@ def simulate(
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
     objects = cluster if isinstance(cluster, Snapshot) else _objects(cluster, ours, admission)
     now = history or EvictionHistory(time.time_ns())
-    found = _simulate(_own_snapshot(objects, ours), ours, scenario, history=now)
-    known: Simulation = replace_fields(found, source=_source(objects, ours))
-    return known
+    return with_source(_simulate(_own_snapshot(objects, ours), ours, scenario, history=now), _source(objects, ours))
 
 
 @overload
@@ -262,10 +260,7 @@ def why(
     objects = cluster if isinstance(cluster, Snapshot) else _objects(cluster, ours, admission)
     source = _source(objects, ours)
     if pod is None:
-        listed: PendingReport = replace_fields(
-            pending_report(_snapshot(objects, ours), ours, history, namespace), source=source
-        )
-        return listed
+        return with_source(pending_report(_snapshot(objects, ours), ours, history, namespace), source)
     if isinstance(pod, str):
         snapshot, key = _snapshot(objects, ours), (before or namespace or "default", name)
         found = snapshot.objects.pods.get(key)
@@ -275,7 +270,7 @@ def why(
         size = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
         found, report = _admitted(snapshot, pod, others, admission, ours)
         known = replace_fields(diagnose(snapshot, found, ours, history, node), admission=report, cluster=size)
-    return replace_fields(known, source=source)
+    return with_source(known, source)
 
 
 def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[ReplayResult]":

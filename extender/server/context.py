@@ -18,6 +18,7 @@ from extender.core.framework.plugins import waits_to_grow
 from extender.core.profile import KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import LeftToScheduler, NotReady, UnknownScheduler
+from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.k8s.version.found import FoundVersion
 from extender.report.schema import OBJECTS, SourceReport
@@ -59,6 +60,23 @@ class Lifecycle:
     def warnings(self) -> list[str]:
         """Return one line per certificate that expires soon or could not be reloaded."""
         return [line for files in self.certificates.values() for line in files.warnings()]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkInputs:
+    """The state that a simulation or a report reads."""
+
+    cluster: Snapshot | ClusterObjects
+    """A snapshot that the work may change, or objects where the system cannot fork."""
+    scheduler: KubeScheduler
+    history: EvictionHistory
+    source: SourceReport
+    found_version: FoundVersion | None
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot, or one of the objects."""
+        given = self.cluster
+        return given if isinstance(given, Snapshot) else Snapshot.build(given, self.scheduler.features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +137,10 @@ class ServerContext:
         # The snapshot first: after a start, it seeds the history with the pods that are terminating.
         return self.snapshot(), profile, history or self.history()
 
-    def simulation_inputs(
-        self,
-    ) -> tuple[Snapshot, KubeScheduler, EvictionHistory, SourceReport, FoundVersion | None]:
-        """Return the snapshot, kube-scheduler and the history to simulate on, and their sources; raises NotReady."""
-        return self.snapshot(), self.settings.scheduler, self.history(), self.where(), self.source.found_version
+    def work_inputs(self) -> WorkInputs:
+        """Return what a simulation or a report reads; raises NotReady."""
+        found = self.source.found_version
+        return WorkInputs(self.snapshot(), self.settings.scheduler, self.history(), self.where(), found)
 
     def history(self) -> EvictionHistory:
         """Return the current time and the earlier evictions that the rate limits need."""

@@ -131,13 +131,11 @@ def simulate(
 
     See docs/simulate.md, docs/scheduler.md and docs/policies.md.
     """
-    from msgspec.structs import replace
-
     from extender.cli.sources.arrivals import dry_run_of, print_passed_over, read_arrivals, read_nodes
     from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of, source_of
     from extender.cli.sources.progress import show_progress
     from extender.core.eviction_history import EvictionHistory
-    from extender.report.scheduler_report import with_version_hint
+    from extender.report.scheduler_report import with_source, with_version_hint
     from extender.whatif.policies import CONFIGURED, SimulationProgress, preset_policy, run_simulation
     from extender.whatif.scenario import AddedNodes, Scenario
 
@@ -190,7 +188,7 @@ def simulate(
         results = [run_simulation(objects, policy, scenario, history, watch, server) for policy in policies]
     source = source_of(api, objects.files)
     results = [
-        replace(result, source=with_version_hint(source, policy.scheduler, objects.nodes, found))
+        with_source(result, with_version_hint(source, policy.scheduler, objects.nodes, found))
         for result, policy in zip(results, policies, strict=True)
     ]
     _print_results(results, output, no_color, by_version=compare_versions is not None)

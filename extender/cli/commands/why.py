@@ -239,16 +239,15 @@ def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
 
 def _read_pending(read: "Read", warned: set[str]) -> "PendingReport":
     """Read the cluster and list its pending pods."""
-    from msgspec.structs import replace as replaced
-
     from extender.core.eviction_history import EvictionHistory
     from extender.report.lists.pending import pending_report
+    from extender.report.scheduler_report import with_source
 
     cluster = _read_and_warn(read, warned)
     history = EvictionHistory(time_ns())
-    found = pending_report(cluster.snapshot, cluster.scheduler, history, cluster.namespace or None)
-    known: PendingReport = replaced(found, source=cluster.source)
-    return known
+    return with_source(
+        pending_report(cluster.snapshot, cluster.scheduler, history, cluster.namespace or None), cluster.source
+    )
 
 
 def _read_again(read: Callable[[], T], lost: ClusterLost | None) -> tuple[T | None, ClusterLost | None]:

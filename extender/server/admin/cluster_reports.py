@@ -8,26 +8,21 @@ from typing import get_args
 
 import msgspec
 from fastapi import Request, Response
-from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
 
 from extender.config.values import suggestion
-from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import KubeScheduler
-from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotFound
-from extender.k8s.kinds import ClusterObjects
 from extender.report.diagnose import diagnose, not_found
 from extender.report.facts.wording import describe_fact
 from extender.report.lists.node_schema import NodeSort
 from extender.report.lists.nodes import NodeColumns, NodeCopy, NodeQuery
 from extender.report.lists.page_schema import ExplainedPod
 from extender.report.pod_schema import Diagnosis
-from extender.report.schema import SourceReport
+from extender.report.scheduler_report import with_source
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
-from extender.server.admin.snapshot_copy import SnapshotCopies, own_snapshot, response_of
-from extender.server.context import ServerContext
+from extender.server.admin.snapshot_copy import SnapshotCopies, response_of
+from extender.server.context import ServerContext, WorkInputs
 from extender.server.http.query import check_parameters, choice, number
 
 MAX_LISTED_NODES = 1000
@@ -82,17 +77,13 @@ class ClusterReports:
         key = request.path_params["namespace"], request.path_params["name"]
         node = request.query_params.get("node")
 
-        def explain(
-            cluster: ClusterObjects | Snapshot,
-            scheduler: KubeScheduler,
-            history: EvictionHistory,
-            source: SourceReport,
-        ) -> ExplainedPod:
-            snapshot = own_snapshot(cluster, scheduler)
+        def explain(inputs: WorkInputs) -> ExplainedPod:
+            snapshot, scheduler = inputs.snapshot(), inputs.scheduler
             pod = snapshot.objects.pods.get(key)
             if pod is None:
                 raise NotFound(not_found(snapshot, *key, scheduler).why)
-            return _with_sentences(replace(diagnose(snapshot, pod, scheduler, history, node), source=source))
+            found = diagnose(snapshot, pod, scheduler, inputs.history, node)
+            return _with_sentences(with_source(found, inputs.source))
 
         with self._in_flight.track():
             return response_of(await unless_gone(request, self._copies.run(explain, MAX_REPORT_MEMORY_BYTES)))

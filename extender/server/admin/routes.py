@@ -27,6 +27,7 @@ from extender.report import wording
 from extender.report.lists.page_schema import SimulationsInFlight
 from extender.report.scheduler_report import changed_policies
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionList, DecisionOutcome, DecisionSort
+from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.cluster_dump import ClusterDumps
 from extender.server.admin.cluster_reports import ClusterReports
 from extender.server.admin.decision_thread import DecisionThread
@@ -35,7 +36,7 @@ from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
 from extender.server.admin.pending_list import PendingPods
 from extender.server.admin.simulate import simulate_request
 from extender.server.admin.snapshot_copy import SnapshotCopies, response_of
-from extender.server.context import ServerContext
+from extender.server.context import ServerContext, WorkInputs
 from extender.server.http.body import YAML_TYPE, BodiesInFlight, media_type_of, read_body
 from extender.server.http.errors import error_response
 from extender.server.http.query import check_parameters, choice, number
@@ -170,13 +171,12 @@ class DebugEndpoints:
 
     async def _simulate(self, body: bytes, is_yaml: bool) -> Response:
         """Simulate on a copy of the snapshot."""
-        answer = await self._copies.run(
-            lambda cluster, scheduler, history, source: simulate_request(
-                cluster, scheduler, body, history, source, self._copies.progress, is_yaml=is_yaml
-            ),
-            MAX_SIMULATION_MEMORY_BYTES,
-            "simulate fewer pods",
-        )
+
+        def simulate(given: WorkInputs) -> Simulation | Comparison:
+            inputs = given.cluster, given.scheduler, body, given.history, given.source, self._copies.progress
+            return simulate_request(*inputs, is_yaml=is_yaml)
+
+        answer = await self._copies.run(simulate, MAX_SIMULATION_MEMORY_BYTES, "simulate fewer pods")
         return response_of(answer)
 
     async def show_progress(self) -> Response:

@@ -7,13 +7,13 @@ with 150,000 pods takes seconds; a forked child avoids that because it inherits 
 import time
 
 import msgspec
-from msgspec.structs import replace
 
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import ClusterObjects
+from extender.report.scheduler_report import with_source
 from extender.report.schema import OBJECTS, SourceReport
 from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.fork_worker import ForkedWorker
@@ -64,7 +64,7 @@ def simulate_request(
     run_other = _simulate_on_copy if isinstance(cluster, Snapshot) else run_simulation
     results = [run_other(cluster, policy, scenario, history, progress.count) for policy in others]
     results.append(run_simulation(cluster, last, scenario, history, progress.count))
-    results = [replace(result, source=source) for result in results]
+    results = [with_source(result, source) for result in results]
     return compare_policies(results) if others else results[0]
 
 

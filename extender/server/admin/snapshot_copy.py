@@ -5,28 +5,24 @@ A forked child has the copy for free (`fork_worker`). Where the system cannot fo
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 from fastapi import Response
 from starlette.concurrency import run_in_threadpool
 
-from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError
-from extender.k8s.kinds import ClusterObjects
-from extender.k8s.version.found import FoundVersion
 from extender.report.scheduler_report import with_version_hint
-from extender.report.schema import SourceReport
 from extender.server.admin import fork_worker
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.admin.simulate import SIMULATION_TIMEOUT_SECONDS
-from extender.server.context import ServerContext
+from extender.server.context import ServerContext, WorkInputs
 from extender.server.http.errors import error_body
 from extender.whatif.policies import SimulationProgress
 
-Work = Callable[[ClusterObjects | Snapshot, KubeScheduler, EvictionHistory, SourceReport], object]
+Work = Callable[[WorkInputs], object]
 """Returns what the response shows; it may change the snapshot that it is given."""
 
 
@@ -46,28 +42,23 @@ class SnapshotCopies:
         """
 
         def start() -> ForkedWorker:
-            inputs = self._server_context.simulation_inputs()
+            inputs = self._server_context.work_inputs()
             return ForkedWorker.start(
-                lambda: [answer_in_child(work, *inputs, max_memory_bytes)], SIMULATION_TIMEOUT_SECONDS, max_memory_bytes
+                lambda: [answer_in_child(work, inputs, max_memory_bytes)], SIMULATION_TIMEOUT_SECONDS, max_memory_bytes
             )
 
-        def frozen_inputs() -> tuple[ClusterObjects, KubeScheduler, EvictionHistory, SourceReport, FoundVersion | None]:
-            inputs = self._server_context.simulation_inputs()
-            return inputs[0].frozen(), *inputs[1:]
+        def frozen_inputs() -> WorkInputs:
+            inputs = self._server_context.work_inputs()
+            return replace(inputs, cluster=inputs.snapshot().frozen())
 
         async with self._running:
             try:
                 if fork_worker.IS_FORK_SUPPORTED:
                     worker = await self._decision_thread.run(start, ForkedWorker.abandon)
                     return await worker.result(SIMULATION_TIMEOUT_SECONDS, remedy)
-                return await run_in_threadpool(_answer, work, *await self._decision_thread.run(frozen_inputs))
+                return await run_in_threadpool(_answer, work, await self._decision_thread.run(frozen_inputs))
             finally:  # a child that was killed has not
                 self.progress.end()
-
-
-def own_snapshot(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -> Snapshot:
-    """Return the snapshot that a work was given, or one of the objects."""
-    return cluster if isinstance(cluster, Snapshot) else Snapshot.build(cluster, scheduler.features)
 
 
 def response_of(answer: bytes) -> Response:
@@ -75,34 +66,19 @@ def response_of(answer: bytes) -> Response:
     return Response(answer[3:], int(answer[:3]), media_type="application/json")
 
 
-def answer_in_child(
-    work: Work,
-    snapshot: Snapshot,
-    scheduler: KubeScheduler,
-    history: EvictionHistory,
-    source: SourceReport,
-    found: FoundVersion | None,
-    max_memory_bytes: int,
-) -> bytes:
+def answer_in_child(work: Work, inputs: WorkInputs, max_memory_bytes: int) -> bytes:
     """Run `work` on the child's own snapshot, detached from the observer that records changes."""
-    snapshot.observer = None
+    inputs.snapshot().observer = None
     try:
-        return _answer(work, snapshot, scheduler, history, source, found)
+        return _answer(work, inputs)
     except MemoryError:
         return b"503" + error_body(f"the answer needs more than {max_memory_bytes >> 20} MiB of memory")
 
 
-def _answer(
-    work: Work,
-    cluster: ClusterObjects | Snapshot,
-    scheduler: KubeScheduler,
-    history: EvictionHistory,
-    source: SourceReport,
-    found: FoundVersion | None,
-) -> bytes:
-    nodes = cluster.objects.nodes.values() if isinstance(cluster, Snapshot) else cluster.nodes
+def _answer(work: Work, given: WorkInputs) -> bytes:
+    nodes = given.cluster.objects.nodes.values() if isinstance(given.cluster, Snapshot) else given.cluster.nodes
+    source = with_version_hint(given.source, given.scheduler, nodes, given.found_version)
     try:
-        source = with_version_hint(source, scheduler, nodes, found)
-        return b"200" + msgspec.json.encode(work(cluster, scheduler, history, source))
+        return b"200" + msgspec.json.encode(work(replace(given, source=source)))
     except ExtenderError as error:
         return b"%d%b" % (error.status, error_body(str(error)))
