@@ -71,7 +71,7 @@ def explain_priority_sum(request: RecordedRequest, dry_run: DryRunRecord) -> str
         return None
     numbers, sums = f"{counts[0]} against {counts[1]}", f"the sum of priorities, {own} against {other}"
     if counts[0] < counts[1]:
-        return f"fewer victims, {numbers}, which counts more than {sums}"
+        return f"fewer victims, {numbers}, which comes before {sums}"
     return f"victims of lower priority, {numbers}, by {sums}"
 
 

@@ -388,7 +388,7 @@ def test_the_criterion_that_leaves_one_decides_and_each_other_node_loses_by_the_
         (
             [pod("a", "2", priority=0)],
             [pod("b", "1", priority=-100), pod("c", "1", priority=-100)],
-            "fewer victims, 1 against 2, which counts more than the sum of priorities, 0 against -200",
+            "fewer victims, 1 against 2, which comes before the sum of priorities, 0 against -200",
         ),
         (
             [pod("a", priority=-(2**31)), pod("b", priority=-(2**31))],
