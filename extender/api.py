@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from msgspec import to_builtins
 from msgspec.structs import replace as replace_fields
 
 from extender.admission.admit import Admit, admission_of
@@ -18,9 +19,12 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ConfigError, RequestError, UnknownScheduler
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
+from extender.k8s.version.found import version_of_pods
 from extender.report.diagnose import diagnose, not_found
 from extender.report.lists.pending import pending_report
 from extender.report.pod_schema import Diagnosis, PendingReport
+from extender.report.scheduler_report import with_source, with_version_hint
+from extender.report.schema import OBJECTS, SourceReport
 from extender.report.simulation_schema import AdmissionReport, ClusterSize, Simulation
 from extender.whatif.arrivals import Arrivals, has_own_claims
 from extender.whatif.body import manifests
@@ -97,7 +101,8 @@ def evaluate(
     for an invalid configuration, and UnknownScheduler for a pod that no profile of the given configuration schedules.
     """
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
-    snapshot = _snapshot(cluster, ours, admission)
+    objects = cluster if isinstance(cluster, Snapshot) else _objects(cluster, ours, admission)
+    snapshot = _snapshot(objects, ours)
     if isinstance(pod, Pod):
         typed = pod
     else:
@@ -114,7 +119,10 @@ def evaluate(
             wanted = f'schedulerName "{typed.spec.scheduler_name}" (profiles: {names})'
             raise UnknownScheduler(f"pod {typed.key!r}: not ours: no profile has {wanted}")
         profile = ours.profiles[0]
-    return Evaluation(snapshot, typed, profile, history or EvictionHistory(time.time_ns()))
+    found = Evaluation(snapshot, typed, profile, history or EvictionHistory(time.time_ns()))
+    source = to_builtins(_source(objects, ours))
+    found.judged_by = {"version": ours.release, "versionSource": ours.version_source, "source": source}
+    return found
 
 
 def simulate(
@@ -179,9 +187,9 @@ def simulate(
         strict=strict,
     )
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
-    objects = cluster.frozen() if isinstance(cluster, Snapshot) else _objects(cluster, ours, admission)
+    objects = cluster if isinstance(cluster, Snapshot) else _objects(cluster, ours, admission)
     now = history or EvictionHistory(time.time_ns())
-    return _simulate(Snapshot.build(objects, ours.features), ours, scenario, history=now)
+    return with_source(_simulate(_own_snapshot(objects, ours), ours, scenario, history=now), _source(objects, ours))
 
 
 @overload
@@ -249,16 +257,20 @@ def why(
         raise RequestError(f"namespace {namespace} contradicts {pod}")
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
     history = history or EvictionHistory(time.time_ns())
+    objects = cluster if isinstance(cluster, Snapshot) else _objects(cluster, ours, admission)
+    source = _source(objects, ours)
     if pod is None:
-        return pending_report(_snapshot(cluster, ours, admission), ours, history, namespace)
+        return with_source(pending_report(_snapshot(objects, ours), ours, history, namespace), source)
     if isinstance(pod, str):
-        snapshot, key = _snapshot(cluster, ours, admission), (before or namespace or "default", name)
+        snapshot, key = _snapshot(objects, ours), (before or namespace or "default", name)
         found = snapshot.objects.pods.get(key)
-        return not_found(snapshot, *key, ours) if found is None else diagnose(snapshot, found, ours, history, node)
-    snapshot = _own_snapshot(cluster, ours, admission)
-    size = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
-    found, report = _admitted(snapshot, pod, others, admission, ours)
-    return replace_fields(diagnose(snapshot, found, ours, history, node), admission=report, cluster=size)
+        known = not_found(snapshot, *key, ours) if found is None else diagnose(snapshot, found, ours, history, node)
+    else:
+        snapshot = _own_snapshot(objects, ours)
+        size = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
+        found, report = _admitted(snapshot, pod, others, admission, ours)
+        known = replace_fields(diagnose(snapshot, found, ours, history, node), admission=report, cluster=size)
+    return with_source(known, source)
 
 
 def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[ReplayResult]":
@@ -299,21 +311,24 @@ def _objects(
     return read_cluster(cluster, admission=admission, scheduler_of=lambda _: scheduler).objects
 
 
-def _snapshot(
-    cluster: ClusterObjects | Mapping[str, Any] | Snapshot, scheduler: KubeScheduler, admission: FileAdmission
-) -> Snapshot:
+def _source(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -> SourceReport:
+    """Return the files that the cluster was loaded from, or that it was given as objects."""
+    if isinstance(cluster, Snapshot):
+        return with_version_hint(OBJECTS, scheduler, cluster.objects.nodes.values(), None)
+    given = SourceReport(kind="file", files=list(cluster.files)) if cluster.files else OBJECTS
+    return with_version_hint(given, scheduler, cluster.nodes, version_of_pods(cluster.pods))
+
+
+def _snapshot(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -> Snapshot:
     """Return a snapshot of the cluster; a given one is reused if it was built for the scheduler's features."""
     if isinstance(cluster, Snapshot) and cluster.features == scheduler.features:
         return cluster
-    return _own_snapshot(cluster, scheduler, admission)
+    return _own_snapshot(cluster, scheduler)
 
 
-def _own_snapshot(
-    cluster: ClusterObjects | Mapping[str, Any] | Snapshot, scheduler: KubeScheduler, admission: FileAdmission
-) -> Snapshot:
+def _own_snapshot(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -> Snapshot:
     """Return a snapshot of the cluster that may be changed."""
-    objects = cluster.frozen() if isinstance(cluster, Snapshot) else _objects(cluster, scheduler, admission)
-    return Snapshot.build(objects, scheduler.features)
+    return Snapshot.build(cluster.frozen() if isinstance(cluster, Snapshot) else cluster, scheduler.features)
 
 
 def _admitted(

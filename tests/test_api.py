@@ -2,7 +2,9 @@
 
 import inspect
 import json
+import os
 
+import msgspec
 import pytest
 
 import extender
@@ -34,6 +36,40 @@ RESIZED = pod(
         ],
     },
 )
+
+
+def sources(given, **options):
+    """What each function says of where the cluster comes from."""
+    waiting = incoming()
+    listed, one = extender.why(given, **options), extender.why(given, waiting, **options)
+    evaluated = extender.evaluate(given, waiting, **options).to_dict()["source"]
+    return [
+        *msgspec.to_builtins([listed.source, one.source, extender.simulate(given, [waiting], **options).source]),
+        evaluated,
+    ]
+
+
+def test_every_answer_says_which_files_the_cluster_was_loaded_from(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster(HALF_FULL)))
+    os.utime(path, (0, 86400))
+    file = {"kind": "file", "files": [{"path": str(path), "modified": "1970-01-02T00:00:00Z"}]}
+    assert sources(extender.load_cluster(path)) == [file] * 4
+    folder = file | {"files": [{"path": str(tmp_path), "modified": "1970-01-02T00:00:00Z"}]}
+    assert sources(extender.load_cluster(tmp_path)) == [folder] * 4
+
+
+def test_a_cluster_that_was_not_read_from_a_file_is_said_to_be_given_as_objects():
+    loaded = extender.load_cluster(cluster(HALF_FULL))
+    for given in (cluster(HALF_FULL), loaded, extender.Snapshot.build(loaded)):
+        assert sources(given) == [{"kind": "objects"}] * 4
+
+
+def test_a_verdict_says_the_version_and_that_kubelets_suggest_another():
+    old = node("n1", nodeInfo={"kubeletVersion": "v1.33.1"})
+    found = extender.evaluate(cluster({old: []}), incoming()).to_dict()
+    assert (found["version"], found["versionSource"]) == ("1.37", "assumed: its version is not known")
+    assert found["source"]["versionHint"].startswith("kubelets are 1.33 on 1 node")
 
 
 def feasible(*arguments, **options):

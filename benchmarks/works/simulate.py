@@ -21,19 +21,20 @@ from benchmarks.renamed import cached_verdicts
 from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.core import engine
-from extender.core.eviction_history import NO_HISTORY, EvictionHistory
+from extender.core.eviction_history import NO_HISTORY
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
 from extender.core.preemption.criteria import best_candidates
 from extender.core.preemption.dry_run import dry_run_preemption
-from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
+from extender.core.profile import UNCONFIGURED, UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
+from extender.report.schema import OBJECTS
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.admin.simulate import simulate_request
 from extender.server.admin.snapshot_copy import answer_in_child
+from extender.server.context import WorkInputs
 
 SECONDS = 600
 """Limit of one simulation."""
@@ -55,11 +56,13 @@ def simulating(world: World, count: int, fits: bool, **options: Any) -> Work:
     snapshot = engine.prepare(world.snapshot)
     body = msgspec.json.encode({"pods": pods(world, count, fits)} | options)
 
-    def answer(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory) -> object:
-        return simulate_request(cluster, scheduler, body, history)
+    inputs = WorkInputs(snapshot, UNCONFIGURED, NO_HISTORY, OBJECTS, None)
+
+    def answer(given: WorkInputs) -> object:
+        return simulate_request(given.cluster, given.scheduler, body, given.history, given.source)
 
     def simulate() -> list[bytes]:
-        return [answer_in_child(answer, snapshot, UNCONFIGURED, NO_HISTORY)]
+        return [answer_in_child(answer, inputs)]
 
     return Work(partial(in_child, simulate), clock=cpu_seconds, parts=count)
 

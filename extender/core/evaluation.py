@@ -95,6 +95,8 @@ class Evaluation:
         """Node rows to evaluate."""
         self.node_names: tuple[str, ...] | None = None
         """Names of all nodes if some are in the snapshot for this decision only; None: use the snapshot's names."""
+        self.judged_by: Mapping[str, Any] = {}
+        """Version of kube-scheduler and source of the cluster, for `to_dict`; empty if only the engine asks."""
         self.version = snapshot.version
         """Version of the snapshot."""
 
@@ -315,6 +317,7 @@ class Evaluation:
         """Render as plain values, in the format of the parity corpora.
 
         Keys: `filter`, `feasible`, `scores`, `eligible`, `candidates`, `nonCandidates`, `selected`, `selectedTies`.
+        `extender.evaluate` adds `version`, `versionSource` and `source`, as those of `why`.
         Optional keys: `preEnqueue` if a plugin keeps the pod out of the queue; `prefilter` if PreFilter rejects it;
         `prefilterNodes` if a PreFilterResult restricts the nodes; `notEvaluated` (plugin or extender -> nodes);
         `cycleError`, `scoreError` and `dryRunError` if a plugin fails, which ends the scheduling cycle; `chance`
@@ -361,6 +364,7 @@ class Evaluation:
             "nonCandidates": {names[row]: _plain(status) for row, status in rejected},
             "selected": self.selected,
             "selectedTies": self.selected_ties,
+            **self.judged_by,
         }
 
     def _plain_scores(self) -> dict[str, Any]:

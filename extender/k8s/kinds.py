@@ -35,6 +35,7 @@ from extender.k8s.storage.objects import (
     VolumeAttachment,
 )
 from extender.k8s.workloads import PodGroup, ReplicaSet, ReplicationController, Service, StatefulSet
+from extender.utilities.source_file import SourceFile
 
 
 class ClusterObjects(msgspec.Struct, frozen=True):
@@ -70,6 +71,15 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     """PodGroups of scheduling.x-k8s.io (scheduler-plugins)."""
     unreadable_tables: tuple[str, ...] = ()
     """Fields for kinds that the service may not read (RBAC)."""
+    files: tuple[SourceFile, ...] = ()
+    """Files and folders that they were read from."""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the objects, whatever files they were read from."""
+        if not isinstance(other, ClusterObjects):
+            return NotImplemented
+        compared = (field for field in self.__struct_fields__ if field != "files")
+        return all(getattr(self, field) == getattr(other, field) for field in compared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import msgspec
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.scheduling_cycle.result import ReservedClaim
 from extender.report.facts.schema import AnyFact, FactCount
-from extender.report.schema import Chance, NodeReport, SourceReport
+from extender.report.schema import OBJECTS, Chance, NodeReport, SourceReport
 from extender.report.simulation_schema import AdmissionReport, ClusterSize, EvictedPod
 
 PodState = Literal["Pending", "Gated", "NotOurs", "Assigned", "Terminating", "Finished", "NotFound"]
@@ -23,6 +23,9 @@ extender decides that we do not evaluate."""
 
 EXIT_CODES: dict[Verdict, int] = {"Fits": 0, "DoesNotFit": 1, "FitsAfterPreemption": 3, "Unknown": 4}
 """Exit code of `extender why`; 2 is an error, as with all commands."""
+
+NOT_TRIED_EXIT_CODE = 6
+"""Exit code for `Unknown` where kube-scheduler does not try the pod; not where we do not evaluate what decides."""
 
 NOT_FOUND_EXIT_CODE = 5
 """Exit code of `extender why` about a pod that the cluster does not have."""
@@ -215,8 +218,7 @@ class Diagnosis(PodVerdict, frozen=True, kw_only=True):
     """Null for a pod of the cluster."""
     suggestions: list[str] = []
     """Pods that may be meant by the name of a pod that the cluster does not have, as `namespace/name`."""
-    source: SourceReport | None = None
-    """Null for a cluster that was given as objects."""
+    source: SourceReport = OBJECTS
 
 
 # --- the pending pods of a cluster ------------------------------------------------------------------------------------
@@ -272,5 +274,4 @@ class PendingReport(DiagnosisStruct, frozen=True, kw_only=True):
     """In the order of their causes, and the oldest first."""
     omitted: int = 0
     """Number of further pending pods, which were not evaluated in time: only the service has a time limit."""
-    source: SourceReport | None = None
-    """Null for a cluster that was given as objects."""
+    source: SourceReport = OBJECTS

@@ -69,9 +69,10 @@ def explain_priority_sum(request: RecordedRequest, dry_run: DryRunRecord) -> str
     own, other = (keys_at(request, dry_run, one)[place][0] - counts[one] * PRIORITY_OFFSET for one in (0, 1))
     if counts[0] == counts[1]:
         return None
-    what = "fewer victims" if counts[0] < counts[1] else "victims of lower priority"
-    numbers = f"{counts[0]} against {counts[1]}"
-    return f"{what}, {numbers}: each victim adds 2^31 to the sum of priorities, {own} against {other}"
+    numbers, sums = f"{counts[0]} against {counts[1]}", f"the sum of priorities, {own} against {other}"
+    if counts[0] < counts[1]:
+        return f"fewer victims, {numbers}, which comes before {sums}"
+    return f"victims of lower priority, {numbers}, by {sums}"
 
 
 def flags_of_node(dry_run: DryRunRecord, node: int) -> npt.NDArray[np.uint8]:

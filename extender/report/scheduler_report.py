@@ -8,8 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from extender.core.profile import UPSTREAM, KubeScheduler, Profile
@@ -21,6 +22,8 @@ from extender.k8s.version.versions import Version, parse_version
 from extender.report.schema import SchedulerReport, SourceReport
 from extender.report.wording import KUBELET_VERSIONS, VERSION_FOUND
 from extender.utilities.text import join_names, pluralize
+
+S = TypeVar("S", bound=Struct)
 
 MAX_RESOURCES = 6
 """Maximum number of an extender's managed resources that a note names."""
@@ -57,6 +60,11 @@ def with_version_hint(
         counts = ", ".join(f"1.{minor} on {pluralize(count, 'node')}" for minor, count in sorted(kubelets.items()))
         hint = KUBELET_VERSIONS.format(kubelets=counts, newest=f"1.{newest}", assumed=scheduler.version)
     return replace(source, version_hint=hint)
+
+
+def with_source(answer: S, source: SourceReport) -> S:
+    """Return a diagnosis, a list of pending pods or a simulation with its source."""
+    return replace(answer, source=source)
 
 
 def changed_policies(profile: Profile) -> list[str]:

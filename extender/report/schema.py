@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from extender.utilities.source_file import SourceFile
+
 VerbName = Literal["filter", "prioritize", "preempt"]
 """A verb that has a decision; `bind` has none."""
 
@@ -266,19 +268,12 @@ class SchedulerReport(ReportStruct, frozen=True, kw_only=True):
     """Plugins of the profile that only kube-scheduler evaluates, for every pod."""
 
 
-class SourceFile(ReportStruct, frozen=True, kw_only=True):
-    """A file or folder that a cluster was read from."""
-
-    path: str
-    modified: str = ""
-    """When it, or the newest file in the folder, was written, UTC; empty for standard input."""
-
-
 class SourceReport(ReportStruct, frozen=True, kw_only=True):
     """Where the cluster of an answer comes from."""
 
-    kind: Literal["live", "file", "example", "service"]
-    """live: an API server; file: files, folders or standard input; service: a running extender."""
+    kind: Literal["live", "file", "example", "objects", "service"]
+    """live: an API server; file: files, folders or standard input; objects: given in Python, without a file; service: a
+    running extender."""
     context: str = ""
     """live: context of the kubeconfig; empty in a pod."""
     server: str = ""
@@ -288,6 +283,10 @@ class SourceReport(ReportStruct, frozen=True, kw_only=True):
     files: list[SourceFile] = []
     version_hint: str = ""
     """A sentence if the cluster suggests another minor version of kube-scheduler than the one that judged."""
+
+
+OBJECTS = SourceReport(kind="objects")
+"""Source of a cluster that was given in Python."""
 
 
 DecisionOutcome = Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]

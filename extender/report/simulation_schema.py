@@ -16,7 +16,7 @@ from extender.core.scheduling_cycle.result import (
     RejectedNodes,
     ReservedClaim,
 )
-from extender.report.schema import ResourceAmounts, SourceReport
+from extender.report.schema import OBJECTS, ResourceAmounts, SourceReport
 
 NodeState = Literal["added", "removed", "drained", "draining", "cordoned"]
 """draining: evictions of the node's pods stay blocked."""
@@ -296,8 +296,7 @@ class Simulation(SimulationStruct, frozen=True):
     """Null unless the request changes nodes, has workloads, or asks for `untilFull` or `gang`."""
     admission: AdmissionReport | None = None
     """Null if no manifest was admitted."""
-    source: SourceReport | None = None
-    """Null for a cluster that was given as objects."""
+    source: SourceReport = OBJECTS
 
     @property
     def attempts(self) -> list[CycleReport]:

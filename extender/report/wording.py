@@ -174,7 +174,7 @@ CRITERIA = {
     "HighestPriority": Criterion("Highest victim priority", "lowest", "the highest priority among its victims"),
     "PrioritySum": Criterion(
         "Sum of priorities",
-        "lowest after 2^31 is added for each victim; number of victims in brackets",
+        "lowest; each victim counts more than its priority, so fewer of them win",
         "the sum of priorities",
     ),
     "VictimCount": Criterion("Victims", "fewest", "the number of victims"),
@@ -242,8 +242,8 @@ LAST_TRY = "{retry}; when it last tried, its message was (condition PodScheduled
 """Hint for a pod that fits and that kube-scheduler tried before."""
 
 STATE_NOT_FOUND = (
-    '"not found" at the end of the message is about a state of the plugin DynamicResources, which did not run: '
-    "kube-scheduler tries no preemption then"
+    'the last "not found" of kube-scheduler\'s message only means that it tries no preemption for this pod: the reason '
+    "stands before it"
 )
 """Hint for a pod that a PreFilter plugin rejects before DynamicResources."""
 
@@ -312,6 +312,7 @@ SOURCES: dict[str, str] = {
     "live": "context {context} ({server})",
     "file": "{files}",
     "example": "the example cluster that ships with the package",
+    "objects": "objects given in Python",
     "service": "the extender at {server}",
 }
 """Kind of a source -> words."""
@@ -406,6 +407,7 @@ def as_json() -> bytes:
         "cycleOutcomes": CYCLE_OUTCOMES,
         "evictionCauses": EVICTION_CAUSES,
         "claimAllocations": CLAIM_ALLOCATIONS,
+        "sources": SOURCES | {"inCluster": IN_CLUSTER},
         "admissionModes": ADMISSION_MODES,
         "admissionFindings": ADMISSION_FINDINGS,
     }

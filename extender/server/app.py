@@ -15,6 +15,7 @@ from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.core.profile import KubeScheduler
+from extender.report.schema import OBJECTS, SourceReport
 from extender.server.admin.collectors import EventLoopCollector, register_collectors
 from extender.server.context import Binder, ServerContext
 from extender.server.events.recorder import EventApi, EventRecorder
@@ -41,16 +42,19 @@ def create_app(
     source: ClusterSource = NO_SOURCE,
     api: WritingApi | None = None,
     file: ConfigFile | None = None,
+    where: Callable[[], SourceReport] = lambda: OBJECTS,
 ) -> SchedulerApp:
     """Return the scheduler's application; its lifespan runs `source` and reloads `file`, which `config` was read from.
 
-    `api`: binds pods if `bind.enabled` is set, and writes Events if `events.enabled` is.
+    `api`: binds pods if `bind.enabled` is set, and writes Events if `events.enabled` is. `where`: returns where the
+    cluster comes from.
     """
     threads = ThreadPoolExecutor(MAX_CONCURRENT_BINDINGS, "bind")
     server_context = ServerContext(
         cache,
         LiveSettings(config, file, source.found_version),
         source,
+        where,
         Binder(api, config.bind.timeout, threads) if config.bind.enabled and api is not None else None,
         max_node_names_body_bytes=config.server.max_node_names_body_bytes,
         max_body_bytes=config.server.max_body_bytes,

@@ -6,6 +6,7 @@ Rule: holds the parts, and decides nothing.
 import logging
 import math
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -17,7 +18,10 @@ from extender.core.framework.plugins import waits_to_grow
 from extender.core.profile import KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import LeftToScheduler, NotReady, UnknownScheduler
+from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
+from extender.k8s.version.found import FoundVersion
+from extender.report.schema import OBJECTS, SourceReport
 from extender.server.cache_lag import CacheLag
 from extender.server.events.recorder import EventRecorder
 from extender.server.http.deadline import Clock
@@ -59,6 +63,23 @@ class Lifecycle:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkInputs:
+    """The state that a simulation or a report reads."""
+
+    cluster: Snapshot | ClusterObjects
+    """A snapshot that the work may change, or objects where the system cannot fork."""
+    scheduler: KubeScheduler
+    history: EvictionHistory
+    source: SourceReport
+    found_version: FoundVersion | None
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot, or one of the objects."""
+        given = self.cluster
+        return given if isinstance(given, Snapshot) else Snapshot.build(given, self.scheduler.features)
+
+
+@dataclass(frozen=True, slots=True)
 class ServerContext:
     """Everything a verb needs besides the request."""
 
@@ -67,6 +88,8 @@ class ServerContext:
     """The settings in effect, reloaded from the configuration file."""
     source: ClusterSource = NO_SOURCE
     """Source that keeps the cluster cache up to date."""
+    where: Callable[[], SourceReport] = lambda: OBJECTS
+    """Returns where the cluster comes from, as answers say it."""
     binder: Binder | None = None
     """Binder of POST /bind; None if disabled."""
     max_node_names_body_bytes: int = 2 << 20
@@ -114,9 +137,10 @@ class ServerContext:
         # The snapshot first: after a start, it seeds the history with the pods that are terminating.
         return self.snapshot(), profile, history or self.history()
 
-    def simulation_inputs(self) -> tuple[Snapshot, KubeScheduler, EvictionHistory]:
-        """Return the snapshot, kube-scheduler and the history to simulate on; raises NotReady."""
-        return self.snapshot(), self.settings.scheduler, self.history()
+    def work_inputs(self) -> WorkInputs:
+        """Return what a simulation or a report reads; raises NotReady."""
+        found = self.source.found_version
+        return WorkInputs(self.snapshot(), self.settings.scheduler, self.history(), self.where(), found)
 
     def history(self) -> EvictionHistory:
         """Return the current time and the earlier evictions that the rate limits need."""

@@ -94,6 +94,12 @@ class Scenario:
             return sum(len(cluster.pod_table.on_node[row]) for row in rows)
         return sum(pod.spec.node_name in nodes for pod in cluster.pods) if nodes else 0
 
+    def arriving_pods(self, cluster: ClusterObjects | Snapshot) -> int:
+        """Return the number of pods that are given, pending, or replicas of workloads."""
+        waiting = cluster.pods_without_row() if isinstance(cluster, Snapshot) else cluster.pods
+        pending = sum(not pod.spec.node_name for pod in waiting) if self.pending else 0
+        return len(self.pods) + pending + (0 if self.until_full else self.replicas)
+
     def check(self, snapshot: Snapshot) -> None:
         """Raise RequestError if the scenario cannot be carried out on this snapshot."""
         self._check_nodes(snapshot)

@@ -83,7 +83,7 @@ def simulate(
     """Simulate the scenario.
 
     Modifies the snapshot, which must be built for `scheduler.features`. `name`: name of the policies in the result.
-    `on_step` is called with every step before its effects, except for the copies of `until_full`; `server`: dry run of
+    `on_step` is called with every step before its effects, also for the copies of `until_full`; `server`: dry run of
     an API server for the admission mode `server`. Raises RequestError for a pod, claim or workload that is not
     admitted, and for an invalid scenario, such as one with a nonexistent node.
     """
@@ -307,8 +307,11 @@ class _Run:
                 break
             self.snapshot.put("Pod", pod)
             cycle = schedule_one(self.snapshot, pod, scheduler.scheduler, scheduler.history, scheduler.draw)
+            report = report_cycle(self.snapshot, cycle, 1, scheduler.scheduler)
+            if self._on_step is not None:
+                self._on_step(Step(cycle, report))
             if cycle.outcome != "Scheduled" or cycle.node is None:
-                following = report_cycle(self.snapshot, cycle, 1, scheduler.scheduler)
+                following = report
                 self.snapshot.remove("Pod", key_of("Pod", pod))
                 break
             self._touch(cycle.node)

@@ -9,6 +9,7 @@ from extender import cli
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import example_cluster
 from extender.config import Configuration
+from extender.report.schema import SourceReport
 from extender.server.app import create_app
 from tests.docs.example_service import example_service
 from tests.docs.shown import CALLS, COMMANDS, PYTHON, missing, request_of, write_files_of_python
@@ -27,7 +28,7 @@ async def test_a_request_answers_as_printed(command, printed):
     cache = ClusterCache()
     cache.replace(example_cluster())
     config = Configuration()
-    app = create_app(cache, config)
+    app = create_app(cache, config, where=lambda: SourceReport(kind="example"))
     clients = {config.server.port: scheduler_client(app), config.admin.port: admin_client(app.server_context)}
     async with clients[request.port] as client:
         answer = await client.request(request.method, request.path, content=request.body, headers=request.headers)

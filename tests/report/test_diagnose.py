@@ -89,7 +89,7 @@ def test_a_missing_claim_ends_the_message_with_words_that_are_explained():
     assert found.preemption is not None
     assert found.preemption.message == ""
     assert found.hint is not None
-    assert "DynamicResources" in found.hint
+    assert "tries no preemption for this pod: the reason stands before it" in found.hint
     assert (found.cause, found.cause_nodes) == ('persistentvolumeclaim "data" not found', 0)
 
 

@@ -388,15 +388,12 @@ def test_the_criterion_that_leaves_one_decides_and_each_other_node_loses_by_the_
         (
             [pod("a", "2", priority=0)],
             [pod("b", "1", priority=-100), pod("c", "1", priority=-100)],
-            "fewer victims, 1 against 2: each victim adds 2^31 to the sum of priorities, 0 against -200",
+            "fewer victims, 1 against 2, which comes before the sum of priorities, 0 against -200",
         ),
         (
             [pod("a", priority=-(2**31)), pod("b", priority=-(2**31))],
             [pod("c", "2", priority=5)],
-            (
-                "victims of lower priority, 2 against 1: each victim adds 2^31 to the sum of priorities, "
-                "-4294967296 against 5"
-            ),
+            "victims of lower priority, 2 against 1, by the sum of priorities, -4294967296 against 5",
         ),
     ],
 )

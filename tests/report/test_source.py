@@ -6,8 +6,9 @@ from extender.core.profile import KubeScheduler
 from extender.k8s.objects import Node, NodeStatus, NodeSystemInfo, ObjectMeta
 from extender.k8s.version.found import FoundVersion
 from extender.report.scheduler_report import with_version_hint
-from extender.report.schema import SourceFile, SourceReport
+from extender.report.schema import OBJECTS, SourceReport
 from extender.report.wording import describe_source
+from extender.utilities.source_file import SourceFile
 
 EXAMPLE = SourceReport(kind="example")
 ASSUMED = KubeScheduler()
@@ -77,6 +78,7 @@ def test_a_version_that_the_cluster_names_contradicts_another_one_that_is_set():
             ),
             "a.yaml, written 2026-03-01T09:00:00Z, standard input",
         ),
+        (OBJECTS, "objects given in Python"),
         (EXAMPLE, "the example cluster that ships with the package"),
         (SourceReport(kind="service", server="http://127.0.0.1:8889"), "the extender at http://127.0.0.1:8889"),
     ],

@@ -38,6 +38,9 @@ def imported(lines):
 def test_the_example_is_served_without_what_others_need():
     with running(SERVER__DRAIN_TIME="0s") as process:
         assert process.readyz() == 200
+        with contextlib.closing(process.connection("admin")) as connection:
+            connection.request("GET", "/readyz?verbose")
+            assert b"[+] source: the example cluster that ships with the package\n" in connection.getresponse().read()
         process.say(signal.SIGTERM)
         assert process.ends() == 0
         found = imported(process.lines)

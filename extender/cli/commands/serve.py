@@ -99,7 +99,7 @@ def serve(
     See docs/install.md, docs/configuration.md, docs/scheduler.md, docs/cluster.md, docs/audit.md and docs/runbook.md.
     """
     from extender.cli import logs
-    from extender.cli.sources.cluster import connect_api_server, open_cluster
+    from extender.cli.sources.cluster import connect_api_server, open_cluster, source_of
     from extender.cluster.cache.cache import ClusterCache
     from extender.config.scheduler.load import read_scheduler
     from extender.errors import ClusterLost
@@ -127,7 +127,8 @@ def serve(
     source = open_cluster(settings, cache, api)
     print_banner(startup_banner(settings, cache, source, api), settings)
     # 4. Serve until a signal arrives, or the cluster is lost.
-    app = create_app(cache, settings, source, api, config_file(config, settings, overrides))
+    file = config_file(config, settings, overrides)
+    app = create_app(cache, settings, source, api, file, lambda: source_of(api, cache.files))
     if settings.cluster.source == "files" and settings.cluster.path is None:
         send_example_requests(app.server_context)
     listen(app, settings)

@@ -3,11 +3,8 @@
 Rule: a live cluster is read once and never written to.
 """
 
-import os
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,12 +19,10 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only wh
     from extender.k8s.kinds import ClusterObjects
     from extender.k8s.version.found import FoundVersion
     from extender.report.simulation_schema import Comparison, Simulation
-    from extender.whatif.policies import StepObserver
-    from extender.whatif.scenario import Scenario
     from extender.whatif.scheduler import Step
 
-PROGRESS_BAR_MIN_PODS = 50
-"""Minimum number of pods for which a progress bar is shown."""
+PROGRESS_AFTER_SECONDS = 1.0
+"""Seconds after which a simulation shows its progress."""
 
 
 def simulate(
@@ -136,13 +131,12 @@ def simulate(
 
     See docs/simulate.md, docs/scheduler.md and docs/policies.md.
     """
-    from msgspec.structs import replace
-
     from extender.cli.sources.arrivals import dry_run_of, print_passed_over, read_arrivals, read_nodes
     from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of, source_of
+    from extender.cli.sources.progress import show_progress
     from extender.core.eviction_history import EvictionHistory
-    from extender.report.scheduler_report import with_version_hint
-    from extender.whatif.policies import CONFIGURED, preset_policy, run_simulation
+    from extender.report.scheduler_report import with_source, with_version_hint
+    from extender.whatif.policies import CONFIGURED, SimulationProgress, preset_policy, run_simulation
     from extender.whatif.scenario import AddedNodes, Scenario
 
     if not (pod or pending or drain or remove_node or cordon or add_node):
@@ -182,11 +176,19 @@ def simulate(
     names = compare or (preset or CONFIGURED,)
     policies = [preset_policy(scheduler, name) for scheduler in schedulers for name in names]
     history = EvictionHistory(time.time_ns())
-    with _progress(objects, scenario, len(policies), no_color) as watch:
+    progress = SimulationProgress()
+    progress.begin(scenario, objects, len(policies))
+    with show_progress(no_color, "simulating", PROGRESS_AFTER_SECONDS) as show:
+
+        def watch(step: "Step") -> None:
+            progress.count(step)
+            if show is not None:
+                show("pods", progress.tried, progress.pods or None)
+
         results = [run_simulation(objects, policy, scenario, history, watch, server) for policy in policies]
-    source = source_of(settings[0], api)
+    source = source_of(api, objects.files)
     results = [
-        replace(result, source=with_version_hint(source, policy.scheduler, objects.nodes, found))
+        with_source(result, with_version_hint(source, policy.scheduler, objects.nodes, found))
         for result, policy in zip(results, policies, strict=True)
     ]
     _print_results(results, output, no_color, by_version=compare_versions is not None)
@@ -240,35 +242,3 @@ def _read_cluster(
         load_kube_scheduler(one)  # a mistake is reported before a cluster is read
     objects, found = read_cluster_once(settings[0], api, timeout, no_color, admission)
     return objects, [load_kube_scheduler(one, found) for one in settings], found
-
-
-# --- progress ---------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _progress(
-    objects: "ClusterObjects", scenario: "Scenario", runs: int, no_color: bool
-) -> "Iterator[StepObserver | None]":
-    """Yield a callback that advances a progress bar on a terminal, or None for short runs and other outputs.
-
-    The bar counts pods that were tried at least once; its total grows with the replacements of victims.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    waiting = (not one.spec.node_name for one in objects.pods) if scenario.pending else ()
-    replicas = 0 if scenario.until_full else scenario.replicas
-    count = len(scenario.pods) + sum(waiting) + replicas + scenario.displaced_pods(objects)
-    if not sys.stderr.isatty() or count < PROGRESS_BAR_MIN_PODS or os.environ.get("TERM") == "dumb":
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True, no_color=no_color or None), transient=True) as progress:
-        task, tried = progress.add_task("pods tried", total=count * runs), 0
-
-        def watch(step: "Step") -> None:
-            nonlocal tried
-            tried += step.report.attempt == 1
-            progress.update(task, completed=tried, total=max(tried, count * runs))
-
-        yield watch

@@ -17,7 +17,7 @@ from extender.errors import ClusterFileError, ClusterLost, printable_json
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only when needed
     from extender.cli.sources.why_source import ReportTarget
     from extender.cluster.files.manifests import FileAdmission
-    from extender.report.pod_schema import Diagnosis, PendingReport
+    from extender.report.pod_schema import Diagnosis, PendingPodReport, PendingReport
 
 T = TypeVar("T")
 
@@ -96,10 +96,10 @@ def why(
       # Whether a pod that does not exist yet would fit
       extender why --pod pod.yaml
 
-    The exit code is 0 if the pod fits or has its node, 1 if it does not fit, 3 if it fits after a preemption, 4 if
-    kube-scheduler does not try it or a plugin that is not evaluated here or another extender decides, 5 if the pod or
-    the namespace does not exist, and 2 if the cluster cannot be read. Of several pending pods the first of 1, 3 and 4
-    counts that one of them has; it is 0 if no pod is pending, or all fit.
+    The exit code is 0 if the pod fits or has its node, 1 if it does not fit, 3 if it fits after a preemption, 4 if a
+    plugin that is not evaluated here or another extender decides, 5 if the pod or the namespace does not exist, 6 if
+    kube-scheduler does not try it, and 2 if the cluster cannot be read. Of several pending pods the first of 1, 3, 4
+    and 6 counts that one of them has; it is 0 if no pod is pending, or all fit.
 
     See docs/why.md and docs/reasons.md.
     """
@@ -108,7 +108,6 @@ def why(
     from extender.cli.sources.cluster import OTHER_SOURCES, connect_api_server, namespace_of
     from extender.cli.sources.why_source import ClusterReader
     from extender.config.scheduler.load import load_kube_scheduler
-    from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
 
     # 1. Check what was asked.
     is_list = pod is None and not files
@@ -120,7 +119,7 @@ def why(
     options.refuse("lists pending pods, so name none", of_list)
     options.refuse("cannot be combined with --pod FILE", {"NAMESPACE/POD": pod} if files else {})
     options.refuse("cannot be combined with --namespace", {"--all-namespaces": all_namespaces} if namespace else {})
-    options.refuse("prints text", {"--watch": watch} if output in ("json", "yaml") else {})
+    options.refuse("prints text or JSON", {"--watch": watch} if output == "yaml" else {})
     target = None if pod is None else _named_pod(pod, namespace)
     # 2. Choose the cluster.
     overrides = options.scheduler_options(scheduler_config, scheduler_version)
@@ -142,7 +141,7 @@ def why(
     if wait:
         found = _wait(diagnose, found, wait_timeout)
     _print(found, output, one_node=node, show_all=show_all, no_color=no_color)
-    raise typer.Exit(NOT_FOUND_EXIT_CODE if found.state == "NotFound" else EXIT_CODES[found.verdict])
+    raise typer.Exit(_exit_code(found))
 
 
 # --- input ------------------------------------------------------------------------------------------------------------
@@ -228,26 +227,41 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
 
 
 def _list(read: "Callable[[], PendingReport]", output: Output, *, no_color: bool, watch: bool) -> NoReturn:
-    """Print the pending pods, and with `watch` changes until the user interrupts; exit with the code for all pods."""
+    """Print the pending pods, and with `watch` changes until the user interrupts; exit with the code for all pods.
+
+    With `watch`, JSON has a line for the list, and the whole list again after each change.
+    """
     from extender.cli.output import pending_text, tables
-    from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE
+    from extender.report.pod_schema import NOT_FOUND_EXIT_CODE
 
     console, found, lost = tables.new_console(no_color), read(), None
     if output in ("text", "wide"):
         tables.print_parts(pending_text.render(found, time_ns(), is_wide=output == "wide"), console)
     else:
-        _print_plain(found, output)
+        _print_plain(found, output, indent=None if watch else 2)
     while watch:
         sleep(WAIT_INTERVAL_SECONDS)
         again, lost = _read_again(read, lost)
         if again is not None:
-            if changes := list(pending_text.changes(found, again, time_ns())):
+            changes = list(pending_text.changes(found, again, time_ns()))
+            if changes and output == "json":
+                _print_plain(again, output, indent=None)
+            elif changes:
                 tables.print_parts(changes, console)
             found = again
     if not found.namespace_exists:
         raise typer.Exit(NOT_FOUND_EXIT_CODE)
-    codes = {EXIT_CODES[one.verdict] for one in found.pods}
-    raise typer.Exit(next((code for code in (1, 3, 4) if code in codes), 0))
+    codes = set(map(_exit_code, found.pods))
+    raise typer.Exit(next((code for code in (1, 3, 4, 6) if code in codes), 0))
+
+
+def _exit_code(found: "Diagnosis | PendingPodReport") -> int:
+    from extender.report.pod_schema import EXIT_CODES, NOT_FOUND_EXIT_CODE, NOT_TRIED_EXIT_CODE
+
+    if found.state == "NotFound":
+        return NOT_FOUND_EXIT_CODE
+    is_tried = found.verdict != "Unknown" or found.state == "Pending"
+    return EXIT_CODES[found.verdict] if is_tried else NOT_TRIED_EXIT_CODE
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
@@ -267,7 +281,7 @@ def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all
     _print_plain(replaced(found, nodes=nodes), output)
 
 
-def _print_plain(found: "Diagnosis | PendingReport", output: Output) -> None:
+def _print_plain(found: "Diagnosis | PendingReport", output: Output, indent: int | None = 2) -> None:
     import msgspec
 
     shown = msgspec.to_builtins(found)
@@ -276,4 +290,4 @@ def _print_plain(found: "Diagnosis | PendingReport", output: Output) -> None:
 
         typer.echo(yaml.safe_dump(shown, sort_keys=False), nl=False)
     else:
-        typer.echo(printable_json(shown))
+        typer.echo(printable_json(shown, indent=indent))

@@ -24,15 +24,14 @@ def render(found: PendingReport, now: int, *, is_wide: bool = False) -> Iterator
     yield text(found.why, "bold")
     yield Text()
     size = f"{pluralize(found.cluster.nodes, 'node')}, {pluralize(found.cluster.pods, 'pod')}"
-    rows = [("scheduler", f"kube-scheduler {found.release}, {found.version_source}")]
-    if found.source is not None:
-        rows.insert(0, ("cluster", f"{describe_source(found.source)}: {size}"))
-        rows.append(("version", found.source.version_hint))
+    rows = [("cluster", f"{describe_source(found.source)}: {size}")]
+    rows.append(("scheduler", f"kube-scheduler {found.release}, {found.version_source}"))
+    rows.append(("version", found.source.version_hint))
     yield facts_grid([*rows, *(("note", note) for note in found.notes)])
     if not found.pods:
         return
     # The ages of a file would be those of today: times are shown instead.
-    is_live = found.source is not None and found.source.kind == "live"
+    is_live = found.source.kind == "live"
     since = "AGE" if is_live else "SINCE"
     yield from section_heading("causes")
     causes = [(one.pods, _since(one.oldest, now, is_live=is_live), one.cause) for one in found.causes]

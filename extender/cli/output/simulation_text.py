@@ -61,9 +61,9 @@ def _render_simulation(result: Simulation) -> Iterator[RenderableType]:
 
 
 def _cluster_facts(result: Simulation) -> Iterator[tuple[str, str]]:
-    where = "" if result.source is None else f"{describe_source(result.source)}: "
-    yield "cluster", f"{where}{pluralize(result.cluster.nodes, 'node')}, {pluralize(result.cluster.pods, 'pod')}"
-    yield "version", "" if result.source is None else result.source.version_hint
+    where = describe_source(result.source)
+    yield "cluster", f"{where}: {pluralize(result.cluster.nodes, 'node')}, {pluralize(result.cluster.pods, 'pod')}"
+    yield "version", result.source.version_hint
 
 
 def _facts(result: Simulation) -> Iterator[tuple[str, str]]:

@@ -84,11 +84,11 @@ def _facts(found: Diagnosis) -> RenderableType:
     requested = [f"{format_amount(name, value)} {name}" for name, value in found.requests.items() if value]
     pod = f"{found.pod}, priority {found.priority}" + (f", requests {', '.join(requested)}" if requested else "")
     left_out = ", ".join(found.not_evaluated)
-    where = "" if found.source is None else describe_source(found.source)
+    where = describe_source(found.source)
     size = f"{pluralize(found.cluster.nodes, 'node')}, {pluralize(found.cluster.pods, 'pod')}"
     rows = {
         "scheduler": f"kube-scheduler {found.release}, {found.version_source}",
-        "version": "" if found.source is None else found.source.version_hint,
+        "version": found.source.version_hint,
         "cluster": f"{where}: {size}" if found.cluster.nodes else where,  # without nodes, only pods were read
         "policies": "; ".join(found.policies),
         "hint": found.hint or "",

@@ -16,7 +16,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -34,7 +34,7 @@ MAX_RANGES = 10_000
 """Maximum number of ranges of record numbers that are told apart per process; the first ones are joined."""
 
 MAX_LINE_BYTES = 64 << 20
-"""Size above which a line is read in parts: broken lines."""
+"""Size above which a line is read, or joined again, in parts: broken lines."""
 
 _BEGIN = b'{"event":"audit'
 """How a record begins, also behind what a container runtime or `kubectl logs --prefix` puts before it."""
@@ -45,12 +45,24 @@ _TYPES: dict[str, type[PreemptLine | BindLine]] = {"preempt": PreemptLine, "bind
 """Verb of a decision -> type of its record."""
 
 _ESCAPED = b'{\\"event\\":\\"audit'
-"""How a record begins within a string of a JSON object, as Docker's log driver json-file writes it."""
+"""How a record begins within a string of a JSON object, as log collectors write it."""
+
+_CRI_PART = re.compile(rb"\d{4}-\d\d-\d\dT\S+ (stdout|stderr) ([PF])(?::\S*)? ")
+"""What CRI runtimes put before a line or a part of it: time, stream and tags, of which the first is Partial or Full."""
 
 _COMPRESSIONS = {b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
 """First bytes of compressed files that are not read -> program that decompresses them."""
 
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+class _DockerPart(msgspec.Struct):
+    """A line, or a part of it, as Docker's log driver json-file writes it."""
+
+    log: str
+    """Text of the part; the last one ends with a line break."""
+    stream: Literal["stdout", "stderr"]
+    time: str
 
 
 class _UnsupportedCompression(Exception):
@@ -66,7 +78,7 @@ def read_audit_log(paths: Sequence[str], query: DecisionListOptions) -> schema.A
     for file in files:
         number = 0
         try:
-            for number, line in enumerate(_read_lines(file), 1):
+            for number, line in _join_parts(_read_lines(file)):
                 reader.add(file, number, line)
         except _DAMAGED as error:
             reader.add_broken(file, number + 1, f"the gzip file is damaged from here on: {error}")
@@ -101,6 +113,37 @@ def _read_lines(file: str) -> Iterator[bytes]:
         lines = gzip.GzipFile(fileobj=plain) if begin.startswith(b"\x1f\x8b") else plain
         while line := lines.readline(MAX_LINE_BYTES):
             yield line
+
+
+def _join_parts(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield each line as it was written, with the number of its first part: container runtimes split it every 16 kB."""
+    open_parts: dict[str, tuple[int, bytearray]] = {}
+    for number, line in enumerate(lines, 1):
+        part = _part_of(line)
+        if part is None:
+            yield number, line
+            continue
+        stream, text, is_last = part
+        first, joined = open_parts.pop(stream, (number, bytearray()))
+        joined += text
+        if is_last or len(joined) >= MAX_LINE_BYTES:
+            yield first, bytes(joined)
+        else:
+            open_parts[stream] = first, joined
+    for first, joined in open_parts.values():
+        yield first, bytes(joined)
+
+
+def _part_of(line: bytes) -> tuple[str, bytes, bool] | None:
+    """Return (stream, text, whether the line ends here) of a line in a container runtime's file; None for any other."""
+    if found := _CRI_PART.match(line):
+        is_last = found[2] == b"F"
+        return found[1].decode(), line[found.end() :] if is_last else line[found.end() :].rstrip(b"\n"), is_last
+    if line.startswith(b'{"log":'):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            part = msgspec.json.decode(line, type=_DockerPart)
+            return part.stream, part.log.encode(), part.log.endswith("\n")
+    return None
 
 
 @dataclass(slots=True)
@@ -255,7 +298,7 @@ class _AuditReader:
         """Read a record; return False for a line of another program. Raises ValueError for a broken line."""
         if _RECORD.search(line) is None:
             if _ESCAPED in line:
-                raise ValueError("a record within a JSON string, as of Docker's json-file: use jq -j .log FILE")
+                raise ValueError("a record within a JSON string: take it out, as with jq -r .message FILE")
             if line.startswith(b"{"):
                 msgspec.json.decode(line, type=msgspec.Raw)
             return False

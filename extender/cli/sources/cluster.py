@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from extender.cli import logs
-from extender.cli.sources.read_progress import reading_progress
+from extender.cli.sources.progress import show_progress
 
 if TYPE_CHECKING:  # the API client loads slowly: imported only to read a live cluster
     from extender.cluster.apiserver.client import ApiServer
@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the API client loads slowly: imported only to read a live c
     from extender.k8s.version.found import FoundVersion
     from extender.report.schema import SourceReport
     from extender.server.observability.cache_status import ClusterSource
+    from extender.utilities.source_file import SourceFile
 
 
 OTHER_SOURCES = "\n--cluster PATH reads a file or a directory, --example the cluster that ships with the package"
@@ -44,30 +45,13 @@ def namespace_of(api: "ApiServer | None") -> str:
     return "default" if api is None else api.namespace
 
 
-def source_of(settings: "Configuration", api: "ApiServer | None") -> "SourceReport":
-    """Return where the cluster of a command comes from."""
-    from extender.cli.sources.manifest_file import STANDARD_INPUT
-    from extender.report.schema import SourceFile, SourceReport
+def source_of(api: "ApiServer | None", files: "Sequence[SourceFile]" = ()) -> "SourceReport":
+    """Return where the cluster of a command comes from; without files, and without `api`, it is the example."""
+    from extender.report.schema import SourceReport
 
     if api is not None:
         return SourceReport(kind="live", context=api.context, server=api.host, namespace=api.namespace)
-    if settings.cluster.path is None:
-        return SourceReport(kind="example", namespace="default")
-    files = [
-        SourceFile(path=STANDARD_INPUT if path == "-" else path, modified=_modified(path))
-        for path in settings.cluster.paths
-    ]
-    return SourceReport(kind="file", namespace="default", files=files)
-
-
-def _modified(path: str) -> str:
-    """Return when a file, or the newest file of a folder, was written; empty for standard input and a FIFO."""
-    from extender.cluster.files.reading import find_files
-    from extender.k8s.time import format_time
-
-    if not (Path(path).is_file() or Path(path).is_dir()):
-        return ""
-    return format_time(max(file.stat().st_mtime_ns for file in find_files([Path(path)]).paths.values()))
+    return SourceReport(kind="file" if files else "example", namespace="default", files=list(files))
 
 
 def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "ClusterSource":
@@ -117,7 +101,7 @@ def read_cluster_once(
         return objects, version_of_pods(objects.pods)
     from extender.cluster.list.read import read_cluster
 
-    with reading_progress(no_color) as on_progress:
+    with show_progress(no_color) as on_progress:
         found = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)
     print_warnings(found.warnings, set() if warned is None else warned)
     return found.objects, found.found
@@ -142,7 +126,7 @@ def read_cluster_files(
     if settings.cluster.path is None:
         return example_cluster()
     contents = read_contents(settings.cluster.paths)
-    with reading_progress(no_color) as on_progress:
+    with show_progress(no_color) as on_progress:
         report = parse_files(
             contents,
             admission=admission,

@@ -30,6 +30,7 @@ def read_contents(paths: Sequence[str]) -> "Contents":
     """Read standard input (`-`), FIFOs, files and folders; ClusterFileError if one cannot be read."""
     from extender.cluster.files.manifests import read_files
     from extender.cluster.files.reading import Contents, read_stream
+    from extender.utilities.source_file import SourceFile
 
     contents = Contents()
     for path in paths:
@@ -40,9 +41,11 @@ def read_contents(paths: Sequence[str]) -> "Contents":
             if not data:
                 raise ClusterFileError(f"{STANDARD_INPUT}: is empty; only one file can be -")
             contents.files[STANDARD_INPUT] = data
+            contents.sources.append(SourceFile(path=STANDARD_INPUT))
         elif Path(path).is_fifo():
             with open(path, "rb") as stream:
                 contents.files[path] = read_stream(path, stream)
+            contents.sources.append(SourceFile(path=path))
     # Together, so that names are unique and the limits hold for all of them.
     regular = [Path(path) for path in paths if path != "-" and path not in contents.files]
     return read_files(regular, contents)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from extender.admission.admit import AdmissionMode, Admit, admit
 from extender.cli.sources.cluster import namespace_of, print_warnings, read_cluster_once, source_of
-from extender.cli.sources.read_progress import reading_progress
+from extender.cli.sources.progress import show_progress
 from extender.cluster.list.pod_history import PodHistory
 from extender.config.scheduler.load import load_kube_scheduler
 from extender.core.eviction_history import EvictionHistory
@@ -25,7 +25,7 @@ from extender.k8s.version.features import DEFAULT_FEATURES
 from extender.report.diagnose import diagnose, not_found, with_history
 from extender.report.lists.pending import pending_report
 from extender.report.pod_schema import Diagnosis, PendingReport
-from extender.report.scheduler_report import with_version_hint
+from extender.report.scheduler_report import with_source, with_version_hint
 from extender.report.schema import SourceReport
 from extender.report.simulation_schema import AdmissionReport, ClusterSize
 from extender.whatif.arrivals import Arrivals, decode
@@ -74,7 +74,7 @@ class ClusterReader:
         scheduler = load_kube_scheduler(self.settings, version)
         snapshot, history = _snapshot(objects, scheduler), EvictionHistory(time_ns())
         found = pending_report(snapshot, scheduler, history, namespace or None)
-        return replace(found, source=self._source(scheduler, objects, version))
+        return with_source(found, self._source(scheduler, objects, version))
 
     def explain(self, target: ReportTarget, node: str | None) -> Diagnosis:
         """Diagnose the pod; a target of a file without a namespace is in `default`. `node`: see `diagnose`."""
@@ -111,7 +111,7 @@ class ClusterReader:
         manifest = None if target.manifests is None else _preview(target.manifests)
         # What admission reads is read only for what is admitted here: not for a manifest of a stored pod.
         is_new = manifest is not None and target.admission == "local" and not manifest["metadata"].get("uid")
-        with reading_progress(self.no_color) as on_progress:
+        with show_progress(self.no_color) as on_progress:
             found = read_for_pod(
                 api,
                 (namespace, target.name) if manifest is None else cast(Pod, decode("Pod", manifest)),
@@ -126,7 +126,7 @@ class ClusterReader:
     def _source(
         self, scheduler: KubeScheduler, objects: ClusterObjects, version: "FoundVersion | None"
     ) -> SourceReport:
-        return with_version_hint(source_of(self.settings, self.api), scheduler, objects.nodes, version)
+        return with_version_hint(source_of(self.api, objects.files), scheduler, objects.nodes, version)
 
 
 def _snapshot(objects: ClusterObjects, scheduler: KubeScheduler) -> Snapshot:

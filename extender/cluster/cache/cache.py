@@ -27,6 +27,7 @@ from extender.errors import NotReady
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
 from extender.k8s.objects import Object, ObjectMeta, Pod
 from extender.utilities.lru import LRU
+from extender.utilities.source_file import SourceFile
 
 MAX_CHANGES_IN_PLACE = 200  # Differences between a list and the cache; with more, a new snapshot is built
 MAX_REMEMBERED_DELETIONS = 10_000  # UIDs of deleted objects per kind, so that a late event does not resurrect one
@@ -70,6 +71,7 @@ class ClusterCache:
         self._snapshot: Snapshot | None = None
         self._version = 0
         self._next_change: asyncio.Future[None] | None = None
+        self.files: tuple[SourceFile, ...] = ()  # What the objects were read from, if from files
         self.listed_at: dict[str, str] = {}  # Kind -> resourceVersion of its last list; may be empty or missing
         self._deleted_uids = {kind: LRU[str, None](MAX_REMEMBERED_DELETIONS) for kind in KINDS}
 
@@ -157,6 +159,7 @@ class ClusterCache:
         unread = [kind for kind, of_kind in KINDS.items() if of_kind.field in objects.unreadable_tables]
         for _ in self.build({kind: getattr(objects, of_kind.field) for kind, of_kind in KINDS.items()}, unread):
             pass
+        self.files = objects.files
 
     def build(
         self,

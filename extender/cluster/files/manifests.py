@@ -159,7 +159,8 @@ def parse_files(
                     raise
                 without_objects.append(file)
         found = collector.report(scheduler_of)
-    return replace(found, passed_over=dict(contents.passed_over), without_objects=without_objects)
+    objects = msgspec.structs.replace(found.objects, files=tuple(contents.sources))
+    return replace(found, objects=objects, passed_over=dict(contents.passed_over), without_objects=without_objects)
 
 
 class RawManifest(NamedTuple):
@@ -246,7 +247,7 @@ def _short_messages() -> Iterator[None]:
 def example_cluster() -> ClusterObjects:
     """Return the example cluster that ships with the package (12 nodes)."""
     with resources.as_file(resources.files("extender.cluster.files") / "example.yaml") as path:
-        return load_cluster(path, admission="none")
+        return msgspec.structs.replace(load_cluster(path, admission="none"), files=())
 
 
 # --- bytes to documents ---------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Rule: a file is read as a whole or counted as passed over; limits are checked be
 """
 
 import codecs
+import contextlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from extender.errors import ClusterFileError
+from extender.k8s.time import format_time
 from extender.utilities.regular_file import gunzip, read_regular_file, size_text
+from extender.utilities.source_file import SourceFile
 
 MANIFEST_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 
@@ -40,6 +43,8 @@ class Contents:
     """Names of the files of sub-folders, which are not necessarily manifests."""
     passed_over: Counter[str] = field(default_factory=Counter)
     """Suffix of files that are no manifests -> number of files."""
+    sources: list[SourceFile] = field(default_factory=list)
+    """What was asked for, with its time before it is read."""
 
     def read(self) -> "Contents":
         """Read all files; ClusterFileError if one cannot be read, or if they are too large together."""
@@ -72,6 +77,10 @@ def find_files(paths: Iterable[Path], found: Contents | None = None) -> Contents
             raise ClusterFileError(f"{path}: has more than {MAX_FILES:,} cluster files")
         if len(found.paths) == before:
             raise ClusterFileError(f"{path}: no file in this directory ends in {', '.join(MANIFEST_SUFFIXES)}")
+        newest = 0
+        with contextlib.suppress(OSError):  # reading it fails, too, with a better message
+            newest = max(file.stat().st_mtime_ns for file in list(found.paths.values())[before:])
+        found.sources.append(SourceFile(path=str(path), modified=format_time(newest) if newest else ""))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The JSON schemas of GET /why and GET /pending: reports, with what only the web page needs.
+"""The JSON schemas of GET /why, /pending and /simulate: reports, with what only the web page needs.
 
 Rule: types only; `server.admin` fills them in.
 """
@@ -12,6 +12,17 @@ class ExplainedPod(DiagnosisStruct, frozen=True, kw_only=True):
     diagnosis: Diagnosis
     node_facts: dict[str, list[str]]
     """Node that is rejected -> what exactly rejects it."""
+
+
+class SimulationsInFlight(DiagnosisStruct, frozen=True, kw_only=True):
+    """How far the simulation has come that runs now; others wait for it."""
+
+    in_flight: int
+    """Number of simulations that run or wait."""
+    tried: int
+    """Number of its pods that were tried at least once, with both policies if two are compared."""
+    pods: int
+    """Number of its pods to try, which grows with the replacements of victims; 0 if it is not known, or not begun."""
 
 
 class PendingList(DiagnosisStruct, frozen=True, kw_only=True):

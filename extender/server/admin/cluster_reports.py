@@ -11,20 +11,17 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from extender.config.values import suggestion
-from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import KubeScheduler
-from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotFound
-from extender.k8s.kinds import ClusterObjects
 from extender.report.diagnose import diagnose, not_found
 from extender.report.facts.wording import describe_fact
 from extender.report.lists.node_schema import NodeDetail, NodeSort
 from extender.report.lists.nodes import NodeColumns, report_node
 from extender.report.lists.page_schema import ExplainedPod
+from extender.report.scheduler_report import with_source
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
-from extender.server.admin.snapshot_copy import SnapshotCopies, own_snapshot
-from extender.server.context import ServerContext
+from extender.server.admin.snapshot_copy import SnapshotCopies
+from extender.server.context import ServerContext, WorkInputs
 from extender.server.http.query import check_parameters, choice, number
 
 MAX_LISTED_NODES = 1000
@@ -72,14 +69,12 @@ class ClusterReports:
         key = request.path_params["namespace"], request.path_params["name"]
         node = request.query_params.get("node")
 
-        def explain(
-            cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory
-        ) -> ExplainedPod:
-            snapshot = own_snapshot(cluster, scheduler)
+        def explain(inputs: WorkInputs) -> ExplainedPod:
+            snapshot, scheduler = inputs.snapshot(), inputs.scheduler
             pod = snapshot.objects.pods.get(key)
             if pod is None:
                 raise NotFound(not_found(snapshot, *key, scheduler).why)
-            found = diagnose(snapshot, pod, scheduler, history, node)
+            found = with_source(diagnose(snapshot, pod, scheduler, inputs.history, node), inputs.source)
             facts = {one.name: [describe_fact(fact) for fact in one.facts] for one in found.nodes if one.facts}
             return ExplainedPod(diagnosis=found, node_facts=facts)
 

@@ -12,6 +12,7 @@ from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 
 from extender.errors import ExtenderError, UnknownScheduler
+from extender.report.wording import describe_source
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.context import ServerContext
 from extender.server.http.errors import error_response
@@ -61,7 +62,8 @@ def readiness(server_context: ServerContext) -> tuple[str, list[str]]:
     """
     cache_problem, cluster = _cluster(server_context)
     scheduler = server_context.settings.scheduler
-    checks = [cluster, *check_lines(server_context.source), f"[+] {scheduler_line(scheduler)}"]
+    source = f"[+] source: {describe_source(server_context.where())}"
+    checks = [source, cluster, *check_lines(server_context.source), f"[+] {scheduler_line(scheduler)}"]
     checks += [f"[!] {line}" for line in (*not_evaluated_lines(scheduler), *server_context.warnings())]
     if not_ours := server_context.metrics.nonzero("failures").get(UnknownScheduler.__name__):
         checks.append(f"[!] {not_ours} calls for pods that are not ours: no profile has their schedulerName")

@@ -33,18 +33,18 @@ class InFlightLimit:
         """`things`: plural noun for the message, such as `simulations`."""
         self._limit = limit
         self._things = things
-        self._in_flight = 0
+        self.in_flight = 0
 
     @contextlib.contextmanager
     def track(self) -> Iterator[None]:
         """Count a request inside the `with` block; raises HTTPException (503) above the limit."""
-        if self._in_flight >= self._limit:
-            raise busy(f"{self._in_flight} {self._things} are running or waiting already: try again later")
-        self._in_flight += 1
+        if self.in_flight >= self._limit:
+            raise busy(f"{self.in_flight} {self._things} are running or waiting already: try again later")
+        self.in_flight += 1
         try:
             yield
         finally:
-            self._in_flight -= 1
+            self.in_flight -= 1
 
 
 class LimitedResponse(StreamingResponse):

@@ -14,18 +14,16 @@ from collections.abc import AsyncIterator
 import msgspec
 from fastapi import Request, Response
 
-from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import KubeScheduler
-from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, NotReady
-from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import format_time
 from extender.report.lists.page_schema import PendingList
 from extender.report.lists.pending import pending_report
 from extender.report.pod_schema import PendingReport
+from extender.report.scheduler_report import with_source
 from extender.server.admin.fork_worker import CHUNK_BYTES
 from extender.server.admin.in_flight_limit import InFlightLimit, LimitedResponse
-from extender.server.admin.snapshot_copy import SnapshotCopies, own_snapshot
+from extender.server.admin.snapshot_copy import SnapshotCopies
+from extender.server.context import WorkInputs
 from extender.server.http.query import check_parameters
 from extender.utilities.log_throttle import ThrottledLoggers
 
@@ -112,7 +110,7 @@ async def _chunks(answer: PendingList, report: bytes) -> AsyncIterator[bytes]:
     yield b"}"
 
 
-def _report(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, history: EvictionHistory) -> PendingReport:
-    snapshot = own_snapshot(cluster, scheduler)
-    end = time.monotonic() + MAX_EVALUATION_SECONDS
-    return pending_report(snapshot, scheduler, history, is_time_over=lambda: time.monotonic() >= end)
+def _report(inputs: WorkInputs) -> PendingReport:
+    snapshot, end = inputs.snapshot(), time.monotonic() + MAX_EVALUATION_SECONDS
+    found = pending_report(snapshot, inputs.scheduler, inputs.history, is_time_over=lambda: time.monotonic() >= end)
+    return with_source(found, inputs.source)

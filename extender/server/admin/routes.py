@@ -24,8 +24,10 @@ from extender.config.values import suggestion
 from extender.errors import ExtenderError, NotFound, RequestError
 from extender.k8s.time import read_time
 from extender.report import wording
+from extender.report.lists.page_schema import SimulationsInFlight
 from extender.report.scheduler_report import changed_policies
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionList, DecisionOutcome, DecisionSort
+from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.cluster_dump import ClusterDumps
 from extender.server.admin.cluster_reports import ClusterReports, json_response
 from extender.server.admin.decision_thread import DecisionThread
@@ -34,7 +36,7 @@ from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
 from extender.server.admin.pending_list import PendingPods
 from extender.server.admin.simulate import simulate_request
 from extender.server.admin.snapshot_copy import SnapshotCopies
-from extender.server.context import ServerContext
+from extender.server.context import ServerContext, WorkInputs
 from extender.server.http.body import YAML_TYPE, BodiesInFlight, media_type_of, read_body
 from extender.server.http.errors import error_response
 from extender.server.http.query import check_parameters, choice, number
@@ -92,6 +94,7 @@ class DebugEndpoints:
             ("GET", "/why/{namespace}/{name:path}", self._reports.why),
             ("GET", "/status", self.show_status),
             ("POST", "/simulate", self.simulate),
+            ("GET", "/simulate", self.show_progress),
             ("GET", "/recording", self.show_recording),
             ("POST", "/recording", self.switch_recording),
             ("GET", "/", page),
@@ -161,11 +164,17 @@ class DebugEndpoints:
             # 3. Wait for the simulation under way, then simulate.
             with self._simulations.track():
                 is_yaml = media_type_of(request.headers) == YAML_TYPE
-                simulating = self._copies.run(
-                    lambda cluster, by, history: simulate_request(cluster, by, body, history, is_yaml=is_yaml),
-                    "simulate fewer pods",
-                )
-                return await unless_gone(request, simulating)
+
+                def simulate(given: WorkInputs) -> Simulation | Comparison:
+                    inputs = given.cluster, given.scheduler, body, given.history, given.source, self._copies.progress
+                    return simulate_request(*inputs, is_yaml=is_yaml)
+
+                return await unless_gone(request, self._copies.run(simulate, "simulate fewer pods"))
+
+    async def show_progress(self) -> Response:
+        """Return how far the simulation has come that runs now."""
+        progress, in_flight = self._copies.progress, self._simulations.in_flight
+        return json_response(SimulationsInFlight(in_flight=in_flight, tried=progress.tried, pods=progress.pods))
 
     async def show_status(self) -> Response:
         """Return the status that the page shows in its header."""
@@ -230,6 +239,7 @@ def _status(server_context: ServerContext) -> dict[str, Any]:
     problem, checks = readiness(server_context)
     status: dict[str, Any] = {
         "version": __version__,
+        "source": server_context.where(),
         "cache": cache_summary(server_context.cache, server_context.source),
         "ready": problem,
         "checks": checks,

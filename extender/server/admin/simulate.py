@@ -13,11 +13,13 @@ from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import ClusterObjects
+from extender.report.scheduler_report import with_source
+from extender.report.schema import OBJECTS, SourceReport
 from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.whatif.body import decode_body
 from extender.whatif.comparison import compare_policies
-from extender.whatif.policies import SimulatedPolicy, run_simulation
+from extender.whatif.policies import SimulatedPolicy, SimulationProgress, StepObserver, run_simulation
 from extender.whatif.scenario import Scenario
 
 MAX_SIMULATED_PODS = 1000
@@ -41,6 +43,8 @@ def simulate_request(
     base: KubeScheduler,
     body: bytes,
     history: EvictionHistory | None = None,
+    source: SourceReport = OBJECTS,
+    progress: SimulationProgress | None = None,
     *,
     is_yaml: bool = False,
 ) -> Simulation | Comparison:
@@ -48,26 +52,34 @@ def simulate_request(
 
     `cluster`: see `run_simulation`; comparing two policies on a snapshot requires os.fork: the first runs in a forked
     child. `base`: the kube-scheduler and the policies in effect. `history`: the time and the recent evictions; by
-    default now, without evictions. `is_yaml`: the body is YAML (`whatif.body`).
+    default now, without evictions. `source`: where the cluster comes from; `progress` is kept up to date. `is_yaml`:
+    the body is YAML (`whatif.body`).
     """
     scenario, policies = decode_body(body, base, is_yaml=is_yaml)
     history = history or EvictionHistory(time.time_ns())
     _check_limits(cluster, scenario)
+    progress = progress or SimulationProgress()
+    progress.begin(scenario, cluster, len(policies))
     *others, last = policies
     run_other = _simulate_on_copy if isinstance(cluster, Snapshot) else run_simulation
-    results = [run_other(cluster, policy, scenario, history) for policy in others]
-    results.append(run_simulation(cluster, last, scenario, history))
+    results = [run_other(cluster, policy, scenario, history, progress.count) for policy in others]
+    results.append(run_simulation(cluster, last, scenario, history, progress.count))
+    results = [with_source(result, source) for result in results]
     return compare_policies(results) if others else results[0]
 
 
 def _simulate_on_copy(
-    snapshot: ClusterObjects | Snapshot, policy: SimulatedPolicy, scenario: Scenario, history: EvictionHistory
+    snapshot: ClusterObjects | Snapshot,
+    policy: SimulatedPolicy,
+    scenario: Scenario,
+    history: EvictionHistory,
+    observer: StepObserver,
 ) -> Simulation:
     """Simulate on a forked child's copy of the snapshot: forking is the fastest way to copy a large one."""
 
     def simulated() -> Simulation | str | None:
         try:
-            return run_simulation(snapshot, policy, scenario, history)
+            return run_simulation(snapshot, policy, scenario, history, observer)
         except RequestError as error:
             return str(error)
         except MemoryError:
@@ -82,13 +94,10 @@ def _simulate_on_copy(
 
 def _check_limits(cluster: ClusterObjects | Snapshot, scenario: Scenario) -> None:
     """Raise RequestError if the simulation would be too large for one request."""
-    waiting = cluster.pods_without_row() if isinstance(cluster, Snapshot) else cluster.pods
-    pods = len(scenario.pods) + (sum(not pod.spec.node_name for pod in waiting) if scenario.pending else 0)
-    pods += 0 if scenario.until_full else scenario.replicas
     nodes = len(cluster.nodes) + scenario.added
     daemon_sets = sum(one.kind == "DaemonSet" for one in scenario.workloads)
     for number, what, limit in (
-        (pods, "pods", MAX_SIMULATED_PODS),
+        (scenario.arriving_pods(cluster), "pods", MAX_SIMULATED_PODS),
         (len(scenario.claims), "claims", MAX_SIMULATED_PODS),
         (len(scenario.workloads), "workloads", MAX_SIMULATED_PODS),
         (scenario.added, "added nodes", MAX_ADDED_NODES),

@@ -35,6 +35,8 @@ const query = (values) => {
 
 const part = encodeURIComponent;
 
+/** Fetch how far the simulation has come that runs now, and how many run or wait. */
+export const simulations = (signal) => call("simulate", { signal });
 export const status = () => call("status");
 /** Fetch the last report of the pending pods; without the report if it is still the one of the time `known`. */
 export const pending = (known, signal) => call(`pending${query({ known })}`, { signal });

@@ -48,6 +48,7 @@ export function createDecision() {
   /** Open exactly the nodes that the address names; scroll to the first one when the decision is opened by its address. */
   function sync(route, arrives = false) {
     const wanted = route.given.getAll("node");
+    view.querySelector("#find-message")?.replaceChildren();
     for (const open of [...shown.open]) if (!wanted.includes(open)) toggle(open, false);
     const missing = wanted.filter((one) => !shown.open.has(one));
     missing.forEach((one, place) => reveal(one, arrives && place === 0));

@@ -6,7 +6,7 @@ import { add, alert, announce, byId, el, foldingRow, foldingTable, name, prose, 
 import { toList, toPending, toPod } from "./route.js";
 import { slices } from "./slices.js";
 import { relative } from "./times.js";
-import { count, joined, preemptionHelp } from "./words.js";
+import { count, describeSource, joined, judgedBy, preemptionHelp } from "./words.js";
 
 const REFRESH_MILLISECONDS = 10_000;
 const WAIT_MILLISECONDS = 500; // while the first result is being made
@@ -45,6 +45,7 @@ export function createPending() {
   const state = el("p", { class: "muted", id: "pending-state" });
   const fresh = el("button", { type: "button", hidden: true, onclick: () => show() }, "Show the newer result");
   const sentence = el("p", { class: "verdict", id: "pending-why" });
+  const judge = el("p", { class: "muted source" });
   const list = el("div", { id: "pending-list" });
   const open = new Set(); // causes that are open
   let shownTime = "";
@@ -54,7 +55,7 @@ export function createPending() {
 
   replace(view, el("h1", { tabindex: "-1" }, "Pending pods"),
     el("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, el("label", {}, "Search ", text)),
-    el("div", { class: "line" }, state, fresh), sentence, list);
+    el("div", { class: "line" }, state, fresh), sentence, judge, list);
 
   let typing = 0;
   text.addEventListener("input", () => {
@@ -106,6 +107,7 @@ export function createPending() {
     fresh.hidden = true;
     describe();
     replace(sentence, prose(report.why));
+    replace(judge, `${describeSource(report.source)}; judged by ${judgedBy(report)}. ${report.source.versionHint ?? ""}`);
     const wanted = text.value.trim().toLowerCase();
     const pods = report.pods.filter((one) => !wanted || `${one.pod} ${one.cause}`.toLowerCase().includes(wanted));
     const groups = [...Map.groupBy(pods, (one) => one.cause)];

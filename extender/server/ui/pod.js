@@ -5,7 +5,7 @@ import { add, alert, byId, el, fact, name, prose, replace } from "./dom.js";
 import { nodeTables } from "./node.js";
 import { toNodes, toPending, toPod } from "./route.js";
 import { slices } from "./slices.js";
-import { amounts, joined, outcomeOf } from "./words.js";
+import { amounts, describeSource, joined, judgedBy, outcomeOf } from "./words.js";
 
 const NAMES = 100;
 const GROUPS = 25;
@@ -70,7 +70,9 @@ function detail(explained, route) {
       fact("Nominated node", found.nominatedNode && name(found.nominatedNode)),
       fact("Would be evicted", (found.preemption?.victims ?? []).map((one) => one.pod).length ? joined(found.preemption.victims.map((one) => name(one.pod)), 10) : null),
       fact("Not evaluated", notEvaluated.length ? `${notEvaluated.join(", ")}: left to kube-scheduler` : null),
-      fact("Judged by", `kube-scheduler ${found.release} (${found.versionSource})`),
+      fact("Cluster", describeSource(found.source)),
+      fact("Judged by", judgedBy(found)),
+      fact("Version", found.source.versionHint),
       fact("Notes", notes.length ? el("ul", { class: "plain" }, notes.map((one) => el("li", {}, one))) : null)),
     wanted && place === -1 ? alert("The cluster has no node ", name(wanted), ".") : null,
     nodes.length ? [

@@ -5,7 +5,7 @@ import { cycleGroups } from "./cycle-groups.js";
 import { el, name, prose, scrolling } from "./dom.js";
 import { scenarioResult } from "./scenario-result.js";
 import { slices } from "./slices.js";
-import { admissionSentences, claimAllocation, count, cycleOutcome, joined } from "./words.js";
+import { admissionSentences, claimAllocation, count, cycleOutcome, describeSource, joined, judgedBy } from "./words.js";
 
 /** Return the result of one simulation, or of two side by side below a table of their differences. */
 export function simulationResult(answer) {
@@ -43,6 +43,8 @@ function simulation(result, level) {
   return [
     el("p", { class: "sum" }, [`${summary.scheduled ?? 0} scheduled`, `${summary.pending ?? 0} pending`, summary.skipped ? `${summary.skipped} skipped` : null,
       `${summary.evicted ?? 0} preempted`, summary.pdbViolations ? `${count(summary.pdbViolations, "PDB violation")}` : "no PDB violations"].filter(Boolean).join(" · ")),
+    el("p", { class: "muted source" }, `${describeSource(result.source)}; judged by ${judgedBy(result)}`),
+    result.source.versionHint ? el("p", { class: "muted" }, result.source.versionHint) : null,
     (result.admission ? admissionSentences(result.admission) : []).map((one) => el("p", { class: "muted" }, `admission: ${one}`)),
     notes.map((note) => el("p", { class: "muted" }, `note: ${note}`)),
     scenarioResult(result, heading),

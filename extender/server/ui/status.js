@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { byId, el, fact, replace } from "./dom.js";
-import { count } from "./words.js";
+import { count, describeSource } from "./words.js";
 
 const REFRESH_MILLISECONDS = 10_000;
 
@@ -34,14 +34,14 @@ async function refresh() {
 
 /** Show what `/readyz?verbose` shows: its checks, and in the line the first one that needs attention. */
 function show(line, status) {
-  const { checks = [], cluster } = status;
+  const { checks = [], cluster, source } = status;
   const failing = checks.filter((one) => one.startsWith("[-]"));
   const warnings = checks.filter((one) => one.startsWith("[!]"));
   const size = cluster ? `${count(cluster.nodes, "node")}, ${count(cluster.pods, "running pod")}, ${count(cluster.budgets, "budget")}` : "no cluster";
   line.className = status.ready ? "bad" : warnings.length ? "warn" : "";
   if (status.ready) replace(line, `✗ not ready: ${status.ready}`);
   else if (warnings.length) replace(line, `! ready, ${count(warnings.length, "warning")}: ${warnings[0].slice(4)}`);
-  else replace(line, `✓ ready: ${size}`);
+  else replace(line, `✓ ready: ${describeSource(source)}: ${size}`);
   replace(byId("status-more"), el("dl", { class: "facts" },
     fact("Checks", lines([...failing, ...warnings, ...checks.filter((one) => one.startsWith("[+]"))])),
     fact("Version", status.version),

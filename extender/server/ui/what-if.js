@@ -9,9 +9,14 @@ import { simulationResult } from "./simulation-result.js";
 import { toDecision } from "./route.js";
 import { scenarioForm } from "./scenario-form.js";
 import { known } from "./status.js";
+import { count } from "./words.js";
 
 const CONFIGURED = "configured"; // the service's name of the policies in effect
 const LIMIT_SECONDS = 60; // of a simulation, as the service has it
+
+/** Say how many pods were tried; with others in flight, it is not known which of them runs. */
+const podsTried = ({ inFlight, tried, pods }) => (inFlight > 1 ? `${inFlight} simulations are under way, one after another; of the first ` : "")
+  + (pods ? `${tried.toLocaleString("en")} of ${count(pods, "pod")} tried, ` : tried ? `${count(tried, "pod")} tried, ` : "");
 
 export function createWhatIf() {
   const view = byId("view-what-if");
@@ -107,8 +112,12 @@ export function createWhatIf() {
     }
     const own = (running = new AbortController());
     const begun = performance.now();
-    const tell = () => (progress.textContent = `simulating … ${Math.round((performance.now() - begun) / 1000)} s of at most ${LIMIT_SECONDS} s`);
-    const ticking = setInterval(tell, 1000);
+    let pods = "";
+    const tell = () => (progress.textContent = `simulating … ${pods}${Math.round((performance.now() - begun) / 1000)} s of at most ${LIMIT_SECONDS} s`);
+    const ticking = setInterval(() => {
+      tell();
+      api.simulations(own.signal).then((answer) => ((pods = podsTried(answer)), tell()), () => (pods = ""));
+    }, 1000);
     tell();
     button.disabled = true;
     cancel.hidden = progress.hidden = false;

@@ -25,6 +25,15 @@ export const cycleOutcome = (outcome) => wording.cycleOutcomes[outcome] ?? outco
 export const evictionCause = (cause) => wording.evictionCauses[cause] ?? cause;
 export const claimAllocation = (allocation) => wording.claimAllocations[allocation] ?? allocation;
 
+/** Where the cluster of an answer comes from, such as `context prod (https://api.example:6443)`. */
+export function describeSource({ kind, context = "", server = "", files = [] }) {
+  const values = { context, server, files: files.map((one) => (one.modified ? `${one.path}, written ${one.modified}` : one.path)).join(", ") };
+  return wording.sources[kind === "live" && !context ? "inCluster" : kind].replace(/\{(\w+)\}/g, (_, key) => values[key]);
+}
+
+/** The version that judged and why, such as `kube-scheduler 1.36.2 (image tag …)`. */
+export const judgedBy = ({ release, versionSource }) => `kube-scheduler ${release} (${versionSource})`;
+
 /** What admission made of the manifests, one sentence each. */
 export const admissionSentences = (found) => [
   wording.admissionModes[found.mode].replace("{version}", found.version),

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -428,6 +430,7 @@ def test_an_older_log_is_read_and_says_that_gaps_cannot_be_seen(log):
 PREFIXES = {
     "kubectl logs --prefix": b"[pod/extender-7d9f8-x2b1c/extender] ",
     "kubectl logs --timestamps": b"2026-03-01T12:00:00.051575000Z ",
+    "kubectl logs --prefix --timestamps": b"[pod/extender-7d9f8-x2b1c/extender] 2026-03-01T12:00:00.051575000Z ",
     "containerd": b"2026-03-01T12:00:00.051575000Z stdout F ",
     "a damaged start": b"\0\0\0",
 }
@@ -438,6 +441,62 @@ def test_records_are_found_behind_a_prefix(log, prefix):
     report = read(*log(*(prefix + lines(one) for one in WHOLE)))
     assert len(report["decisions"]) == 3
     assert "otherLines" not in report
+
+
+def cri(text: bytes, *, tags: str = "", stream: str = "stdout") -> list[bytes]:
+    """The lines of a file of containerd or CRI-O; parts of 16 kB have the tag P."""
+    parts = [text[start : start + 16384] for start in range(0, len(text), 16384)]
+    heads = [f"2026-03-01T12:00:00.051575000Z {stream} {tag}{tags} ".encode() for tag in "P" * (len(parts) - 1) + "F"]
+    return [head + part + b"\n" for head, part in zip(heads, parts, strict=True)]
+
+
+def docker(text: bytes, *, stream: str = "stdout") -> list[bytes]:
+    """The lines of a file of Docker's json-file driver; the text of the last part ends with a line break."""
+    text += b"\n"
+    parts = [text[start : start + 16384].decode() for start in range(0, len(text), 16384)]
+    time = "2026-03-01T12:00:00.051575Z"
+    return [json.dumps({"log": one, "stream": stream, "time": time}).encode() + b"\n" for one in parts]
+
+
+LONG: dict[str, Any] = {
+    "dropped": {"another node is the better candidate": [f"worker-{number}" for number in range(5000)]}
+}
+"""More than 64 kB of a record."""
+
+
+@pytest.mark.parametrize("write", [cri, docker, partial(cri, tags=":x")], ids=["containerd", "json-file", "more tags"])
+def test_records_that_a_container_runtime_split_are_joined_also_between_lines_of_the_other_stream(log, write):
+    records = [WHOLE[0], record(1, **LONG), record(2), record(3, **LONG), WHOLE[-1]]
+    other = write(b"I0301 klog " + b"x" * 40_000, stream="stderr")
+    both = [line for one in records for line in write(lines(one)[:-1])]
+    mixed = [line for pair in zip_longest(both, other * 3, fillvalue=b"") for line in pair]
+    assert len(both) > 10
+    report = read("shop/web-3", *log(*mixed))
+    assert [one["record"]["sequence"] for one in report["decisions"]] == [3]
+    assert len(report["decisions"][0]["record"]["dropped"]["another node is the better candidate"]) == 5000
+    assert [(one["records"], one["end"]) for one in report["processes"]] == [(5, "stopped")]
+    assert (report["otherLines"], report.get("brokenLines", 0)) == (3, 0)
+
+
+@pytest.mark.parametrize("write", [cri, docker], ids=["containerd", "json-file"])
+def test_a_record_whose_last_part_is_missing_is_broken_where_it_begins(log, write):
+    options = log(*write(lines(record(1))[:-1]), *write(lines(record(2, **LONG))[:-1])[:-1])
+    report = read(*options)
+    assert [(one["file"], one["line"]) for one in report["broken"]] == [(options[1], 2)]
+    assert len(report["decisions"]) == 1
+
+
+@pytest.mark.parametrize("write", [cri, docker], ids=["containerd", "json-file"])
+def test_parts_without_an_end_are_not_collected_for_ever(log, monkeypatch, write):
+    monkeypatch.setattr(audit_files, "MAX_LINE_BYTES", 32_768)
+    first, more = write(lines(record(2, **LONG))[:-1])[:2]
+    report = read(*log(first, *[more] * 9, *write(b"x"), *write(lines(record(1))[:-1])))
+    assert (report["brokenLines"], report["otherLines"], len(report["decisions"])) == (1, 5, 1)
+
+
+def test_a_line_of_another_program_that_has_a_log_is_not_a_part(log):
+    report = read(*log(b'{"log":"x","level":"info"}\n{"log":7}\n{"log":"x","stream":"a","time":""}\n', *WHOLE))
+    assert (report["otherLines"], len(report["decisions"])) == (3, 3)
 
 
 def test_lines_of_other_programs_are_passed_over_and_counted(log):
@@ -587,9 +646,9 @@ def test_what_cannot_be_read_is_an_error_that_names_it(tmp_path, monkeypatch, ca
         (lzma.compress(lines(*WHOLE)), "compressed with xz: use xz -dc"),
         (bz2.compress(lines(*WHOLE)), "compressed with bzip2"),
         (b"\x28\xb5\x2f\xfd\x24\x05", "compressed with zstd"),
-        (json.dumps({"log": lines(WHOLE[1]).decode(), "stream": "stdout"}).encode() + b"\n", "Docker's json-file"),
+        (json.dumps({"message": lines(WHOLE[1]).decode()}).encode() + b"\n", "as with jq -r .message FILE"),
     ],
-    ids=["xz", "bzip2", "zstd", "json-file"],
+    ids=["xz", "bzip2", "zstd", "collector"],
 )
 def test_a_shape_that_is_not_read_is_named(log, content, said):
     report = read(*log(content), *log(*WHOLE, name="b"))

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 import extender
 from extender import cli
-from extender.cli.commands.simulate import PROGRESS_BAR_MIN_PODS
 from extender.cluster.files.dump import encode_list, write_file
 from extender.cluster.files.manifests import example_cluster, load_cluster
 from extender.core.profile import KubeScheduler
@@ -642,22 +641,15 @@ def test_a_live_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
 # --- the bar --------------------------------------------------------------------------------------------------------
 
 
-def watched(world, count, tmp_path):
-    """stdout, and what a terminal on stderr shows, of a simulation of so many pods; one is that of a Job."""
-    pods = [incoming(f"p{place}", cpu="1m") for place in range(count - 1)]
+def watched(world, after_seconds, tmp_path, *options):
+    """stdout, and what a terminal on stderr shows, of a simulation of 50 pods; one is that of a Job."""
+    pods = [incoming(f"p{place}", cpu="1m") for place in range(49)]
     spec = {"containers": [{"name": "main"}], "restartPolicy": "Never"}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": {"spec": spec}}}
     (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": [*pods, job]}))
-    command = [
-        sys.executable,
-        "-m",
-        "extender",
-        "simulate",
-        "--cluster",
-        str(world),
-        "--pod",
-        str(tmp_path / "pods.json"),
-    ]
+    code = f"from extender.cli.commands import simulate; simulate.PROGRESS_AFTER_SECONDS = {after_seconds}; "
+    command = [sys.executable, "-c", code + "from extender.cli import main; main()", "simulate"]
+    command += ["--cluster", str(world), "--pod", str(tmp_path / "pods.json"), *options]
     seen, terminal = os.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=env, text=True) as running:
@@ -672,13 +664,14 @@ def watched(world, count, tmp_path):
     return shown, bar.decode()
 
 
-def test_a_long_run_shows_a_bar_on_a_terminal_and_only_there(world, tmp_path):
-    shown, bar = watched(world, PROGRESS_BAR_MIN_PODS, tmp_path)
-    assert "pods tried" in bar
+def test_a_long_run_shows_its_progress_on_a_terminal_and_only_there(world, tmp_path):
+    shown, bar = watched(world, 0, tmp_path, "--compare", "upstream", "strict")
+    assert "simulating pods" in bar
+    assert "100/100" in bar, "50 pods with each of the policies"
     assert "\x1b" not in shown
-    assert "pods tried" not in shown
+    assert "simulating pods" not in shown
 
 
 @pytest.mark.slow
-def test_a_short_run_shows_no_bar(world, tmp_path):
-    assert watched(world, PROGRESS_BAR_MIN_PODS - 1, tmp_path)[1] == ""
+def test_a_short_run_shows_nothing(world, tmp_path):
+    assert watched(world, 3600, tmp_path)[1] == ""

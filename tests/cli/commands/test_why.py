@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from extender import cli
 from extender.cluster.apiserver.credentials import CredentialsError
 from extender.errors import ClusterLost
-from extender.report.pod_schema import EXIT_CODES
+from extender.report.pod_schema import EXIT_CODES, NOT_TRIED_EXIT_CODE
 from tests.builders import JSON, STARTED, NodeObject, budget, cluster, incoming, node, placed, pod, thing
 from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, kubeconfig
 from tests.device_builders import undecided_claim, using_claims
@@ -138,7 +138,7 @@ def test_names_cannot_control_the_terminal(asked):
     nodes: Nodes = {node(f"n1{ESC}", cpu="500m"): []}
     waiting = [incoming(metadata={"name": f"x{ESC}"}, schedulingGates=[{"name": ESC}])]
     result = asked(nodes, f"x{ESC}", "--all", waiting=waiting)
-    assert result.exit_code == 4
+    assert result.exit_code == NOT_TRIED_EXIT_CODE
     assert "\x1b" not in result.output
     for output in ("json", "yaml"):
         assert "\x1b" not in asked(nodes, f"x{ESC}", "--all", "-o", output, waiting=waiting).output
@@ -257,7 +257,7 @@ def test_a_manifest_of_a_pod_that_runs_already_is_an_error(tmp_path, monkeypatch
         pytest.param(["a", "-w"], "--watch: lists pending pods", id="watching one pod"),
         pytest.param(["-A", "-n", "shop"], "--all-namespaces: cannot be combined", id="one namespace and all"),
         pytest.param(["-w", "--example"], "--watch: needs a live cluster", id="watching the example"),
-        pytest.param(["-w", "-o", "json"], "--watch: prints text", id="watching in JSON"),
+        pytest.param(["-w", "-o", "yaml"], "--watch: prints text or JSON", id="watching in YAML"),
         pytest.param(["a", "--example", "--wait"], "needs a live cluster", id="waiting for the example"),
         pytest.param(["a", "--cluster", "x", "--wait"], "needs a live cluster", id="waiting for a file"),
         pytest.param(
@@ -503,9 +503,16 @@ def test_without_a_name_every_pending_pod_is_listed_by_cause(asked):
 
 
 def test_the_list_of_one_namespace_and_its_exit_codes(asked):
-    assert asked(FULL, "-n", "shop", waiting=waiting_pods()).exit_code == EXIT_CODES["Unknown"]
+    assert asked(FULL, "-n", "shop", waiting=waiting_pods()).exit_code == NOT_TRIED_EXIT_CODE == 6
     assert asked(FULL, "-A", waiting=[incoming()]).exit_code == EXIT_CODES["FitsAfterPreemption"]
     assert asked(FITTING, waiting=[incoming()]).exit_code == EXIT_CODES["Fits"]
+    undecided = incoming("x", **using_claims("gpu"))
+    found = asked(
+        FITTING,
+        waiting=[undecided, incoming("gated", schedulingGates=[{"name": "quota"}])],
+        others=undecided_claim("gpu"),
+    )
+    assert found.exit_code == EXIT_CODES["Unknown"]
     nothing = asked(FULL, "-n", "none", waiting=waiting_pods())
     assert (nothing.exit_code, nothing.stdout.splitlines()[0]) == (5, "the cluster has no namespace none")
 
@@ -522,6 +529,20 @@ class Stop(Exception):
     """The user interrupts."""
 
 
+def watched(access, monkeypatch, steps, *options):
+    """What is printed while the steps change the cluster, one after each reading of it."""
+
+    def change(_seconds):
+        if not steps:
+            raise Stop
+        steps.pop(0)()
+
+    monkeypatch.setattr(sys.modules["extender.cli.commands.why"], "sleep", change)
+    result = run(*access, "-w", *options)
+    assert isinstance(result.exception, Stop)
+    return result
+
+
 def test_watching_prints_what_changes_as_lines(live, monkeypatch):
     api, access = live
     api.put("Pod", incoming("new", namespace="shop"))
@@ -531,15 +552,7 @@ def test_watching_prints_what_changes_as_lines(live, monkeypatch):
         lambda: api.faults.add(Fault("list", "Node", Answer(400, "restarting"))),
         lambda: api.put("Pod", incoming("next", namespace="shop", cpu="9")),
     ]
-
-    def change(_seconds):
-        if not steps:
-            raise Stop
-        steps.pop(0)()
-
-    monkeypatch.setattr(sys.modules["extender.cli.commands.why"], "sleep", change)
-    result = run(*access, "-w")
-    assert isinstance(result.exception, Stop)
+    result = watched(access, monkeypatch, steps)
     changes = [line.partition("  ")[2] for line in result.stdout.splitlines() if re.match(r"\d\d:\d\d:\d\dZ  ", line)]
     assert changes == [
         "shop/next  new: waiting for scheduling gates: [quota]",
@@ -547,6 +560,23 @@ def test_watching_prints_what_changes_as_lines(live, monkeypatch):
         "shop/next  1 of 1 nodes with too little cpu; before: waiting for scheduling gates: [quota]",
     ]
     assert "restarting; trying again" in result.stderr
+
+
+def test_watching_in_json_prints_the_whole_list_as_a_line_at_first_and_after_each_change(live, monkeypatch):
+    api, access = live
+    api.put("Pod", incoming("new", namespace="shop"))
+    steps = [
+        lambda: None,
+        lambda: api.put("Pod", incoming("next", namespace="shop", schedulingGates=[{"name": "quota"}])),
+        lambda: api.put("Pod", placed(pod("new", namespace="shop", priority=1000), "n1")),
+    ]
+    lists = [json.loads(line) for line in watched(access, monkeypatch, steps, "-o", "json").stdout.splitlines()]
+    assert [sorted(one["pod"] for one in found["pods"]) for found in lists] == [
+        ["shop/new"],
+        ["shop/new", "shop/next"],
+        ["shop/next"],
+    ]
+    assert {found["source"]["kind"] for found in lists} == {"live"}
 
 
 # --- a kubectl plugin -----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from extender.cluster.files import reading
 from extender.cluster.files.source import FileSource
 from extender.config.scheduler.load import kube_scheduler_of
 from extender.errors import ClusterFileError, NotReady
+from extender.utilities.source_file import SourceFile
 
 
 def write(path, *names, text=None):
@@ -80,6 +81,17 @@ def test_a_changed_file_is_read_once_it_has_stood_still_for_one_look(source, cac
     write(path, "a", "b")
     assert polls(source, 4) == [False, True, False, False]
     assert nodes(cache) == ["a", "b"]
+
+
+def test_the_cache_has_the_time_of_the_file_that_it_was_loaded_from_not_of_a_broken_one(source, cache, path):
+    first = SourceFile(path=str(path), modified="2001-09-09T01:46:40Z")
+    assert cache.files == (first,)
+    write(path, text="{")
+    polls(source, 2)
+    assert cache.files == (first,)
+    write(path, "b")
+    polls(source, 2)
+    assert cache.files == (SourceFile(path=str(path), modified="2001-09-09T01:46:42Z"),)
 
 
 def test_a_file_that_is_still_being_written_is_not_read(source, cache, path):

@@ -18,6 +18,7 @@ import uvicorn
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.k8s.kinds import ClusterObjects
+from extender.report.schema import SourceReport
 from extender.server.admin.app import create_admin_app
 from extender.server.app import create_app
 
@@ -58,7 +59,7 @@ def serving(objects: ClusterObjects, **sections: Any) -> Iterator[Served]:
     cache = ClusterCache()
     cache.replace(objects)
     config = Configuration.model_validate(sections)
-    app = create_app(cache, config)
+    app = create_app(cache, config, where=lambda: SourceReport(kind="example"))
     beside = create_admin_app(app.server_context, config)
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]

@@ -135,6 +135,23 @@ def test_heading_and_details_of_a_pod_say_the_same_about_evictions(tabs):
     expect(page.locator("#view-pod")).not_to_contain_text("may help")
 
 
+def test_every_answer_says_of_which_cluster_it_is_and_which_version_judged(tabs):
+    cluster, judge = (
+        "the example cluster that ships with the package",
+        "kube-scheduler 1.37 (assumed: its version is not known)",
+    )
+    page = tabs.open("#/pending")
+    expect(page.locator("#status-line")).to_contain_text(f"ready: {cluster}: ")
+    expect(page.locator("#view-pending .source")).to_contain_text(f"{cluster}; judged by {judge}")
+    page = tabs.open("#/pods/shop/big-0")
+    expect(page.locator("#view-pod .facts")).to_contain_text(cluster)
+    expect(page.locator("#view-pod .facts")).to_contain_text(judge)
+    page = tabs.open("#/what-if")
+    page.get_by_role("button", name="Does this pod fit?").click()
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.locator("#result .source")).to_have_text(f"{cluster}; judged by {judge}")
+
+
 # --- times ------------------------------------------------------------------------------------------------------------
 
 

@@ -207,6 +207,15 @@ def test_a_node_that_does_not_exist_says_so(tabs):
     )
 
 
+def test_the_message_about_a_node_goes_when_the_address_names_another(tabs):
+    tabs.refused.add(404)
+    page = tabs.open("#/decisions/preempt-1?node=none")
+    expect(page.locator("#find-message")).to_contain_text("the cluster has no node 'none'")
+    page.evaluate("location.hash = '#/decisions/preempt-1?node=worker-b1'")
+    expect(opened(page, "worker-b1").locator(".bars")).to_be_visible()
+    expect(page.locator("#find-message")).to_be_empty()
+
+
 # --- addresses ------------------------------------------------------------------------------------------------------
 
 

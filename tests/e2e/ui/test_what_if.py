@@ -216,6 +216,26 @@ def test_a_simulation_shows_its_progress_and_can_be_cancelled(tabs):
     expect(page.locator("#progress")).to_be_hidden()
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"inFlight": 1, "tried": 40, "pods": 1000}, "simulating … 40 of 1,000 pods tried, "),
+        ({"inFlight": 1, "tried": 7, "pods": 0}, "simulating … 7 pods tried, "),
+        (
+            {"inFlight": 2, "tried": 40, "pods": 100},
+            "simulating … 2 simulations are under way, one after another; of the first 40 of 100 pods tried, ",
+        ),
+    ],
+)
+def test_a_simulation_shows_how_many_pods_were_tried(tabs, answer, words):
+    page = tabs.open("#/what-if")
+    page.route("**/simulate", lambda route: route.fulfill(json=answer) if route.request.method == "GET" else None)
+    fill(page, requests.pod("new"))
+    simulate(page)
+    expect(page.locator("#progress")).to_contain_text(words)
+    page.get_by_role("button", name="Cancel").click()
+
+
 def test_900_replicas_are_a_page_of_a_few_screens(tabs):
     page = tabs.open("#/what-if")
     fill(page, YAML.replace("replicas: 40", "replicas: 900"))

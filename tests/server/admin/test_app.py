@@ -161,7 +161,7 @@ async def test_draining_is_reported_before_any_other_problem():
     async with admin_client(app.server_context) as machine:
         ready, verbose = await machine.get("/readyz"), await machine.get("/readyz?verbose")
     assert error_of(ready) == DRAINING
-    assert [line[:3] for line in verbose.text.splitlines()] == ["[-]", "[+]", "[+]", "[-]", "rea"]
+    assert [line[:3] for line in verbose.text.splitlines()] == ["[+]", "[-]", "[+]", "[+]", "[-]", "rea"]
 
 
 # --- who may ask what is for people -----------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 import threading
 
+import msgspec
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config.values import suggestion
 from extender.core.snapshot.snapshot import Snapshot
+from extender.report.schema import SourceReport
 from extender.server.admin import cluster_reports, fork_worker, routes
 from extender.server.app import create_app
 from tests.builders import cluster, incoming, node, pod, stored_cluster
@@ -178,3 +180,25 @@ async def test_where_the_system_cannot_fork_the_explanation_is_the_same(people, 
     forked = await get(people, "/why/default/large")
     monkeypatch.setattr(fork_worker, "IS_FORK_SUPPORTED", False)
     assert await get(people, "/why/default/large") == forked
+
+
+# --- the source -----------------------------------------------------------------------------------------------------
+
+
+def answering_with(where):
+    cache = ClusterCache()
+    cache.replace(stored_cluster(cluster(NODES, waiting=WAITING)))
+    return admin_client(create_app(cache, configuration(), where=lambda: where).server_context)
+
+
+async def test_every_answer_says_of_which_cluster_it_is():
+    live = {"kind": "live", "context": "prod", "server": "https://api:6443", "namespace": "shop"}
+    async with answering_with(msgspec.convert(live, SourceReport)) as people:
+        body = {"pod": incoming("new"), "compare": ["upstream", "strict"]}
+        compared = (await people.post("/simulate", json=body)).json()
+        plain = (await people.post("/simulate", json={"pod": incoming("new")})).json()
+        assert [one["source"] for one in (plain, *compared["results"])] == [live] * 3
+        assert (plain["release"], plain["versionSource"]) == ("1.37", "assumed: its version is not known")
+        assert (await get(people, "/why/default/huge"))["diagnosis"]["source"] == live
+        assert (await get(people, "/status"))["source"] == live
+        assert "[+] source: context prod (https://api:6443)" in (await people.get("/readyz?verbose")).text

@@ -9,7 +9,7 @@ from extender.cli.commands.openapi import ADMIN_DOCUMENT
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.report.lists.node_schema import ListedNodes, NodeDetail
-from extender.report.lists.page_schema import ExplainedPod, PendingList
+from extender.report.lists.page_schema import ExplainedPod, PendingList, SimulationsInFlight
 from extender.report.schema import DecisionList, DecisionReport
 from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.app import PUBLIC_PATHS
@@ -30,6 +30,7 @@ TYPES = (
     NodeDetail,
     ExplainedPod,
     PendingList,
+    SimulationsInFlight,
     Simulation,
     Comparison,
     SimulateBody,

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import signal
 import socket
 import sys
 import threading
@@ -15,6 +16,7 @@ from extender.errors import ExtenderError, ListenError
 from extender.server import run
 from extender.server.admin import fork_worker, routes
 from extender.server.app import create_app
+from extender.whatif.scenario import Scenario
 from tests.builders import stored_cluster, typed
 from tests.server.conftest import (
     CLUSTER,
@@ -165,7 +167,6 @@ async def test_decisions_are_found_by(both, parameters, found):
         ("/ui/../app.py", 404, "no such"),
         ("/ui/%2e%2e%2fapp.py", 404, "no such"),
         ("/ui/nothing.js", 404, "no such file"),
-        ("/simulate", 405, "method not allowed"),
     ],
 )
 async def test_it_says_what_is_wrong_with(both, path, status, message):
@@ -292,6 +293,32 @@ async def test_H5_a_body_that_arrives_slowly_keeps_no_simulation_from_running(bo
     assert (await both.people.post("/simulate", content=question, headers=JSON)).status_code == 200
     arrives.set()
     assert {one.status_code for one in await asyncio.gather(*slow)} == {200}
+
+
+async def test_a_method_that_a_path_does_not_have_is_refused(both):
+    assert (await both.people.delete("/simulate")).status_code == 405
+
+
+@pytest.mark.skipif(not fork_worker.IS_FORK_SUPPORTED, reason="a thread cannot be killed")
+async def test_the_progress_of_a_simulation_can_be_read_until_it_is_killed(both, monkeypatch):
+    def stuck(cluster, scheduler, body, history, source, progress, **_):
+        progress.begin(Scenario([], pending=True, drain=["worker-1"]), cluster, 1)
+        signal.pause()
+
+    monkeypatch.setattr(routes, "simulate_request", stuck)
+    assert await both.get("/simulate") == {"inFlight": 0, "tried": 0, "pods": 0}
+    asking = asyncio.ensure_future(both.people.post("/simulate", content=b"{}", headers=JSON))
+    waiting = asyncio.ensure_future(both.people.post("/simulate", content=b"{}", headers=JSON))
+    async with asyncio.timeout(20):
+        while (found := await both.get("/simulate"))["inFlight"] < 2 or not found["pods"]:  # noqa: ASYNC110 (only the child goes on)
+            await asyncio.sleep(0.01)
+    assert found == {"inFlight": 2, "tried": 0, "pods": 1}
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert await both.get("/simulate") == {"inFlight": 1, "tried": 0, "pods": 1}, "the other one still runs"
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert await both.get("/simulate") == {"inFlight": 0, "tried": 0, "pods": 0}
 
 
 async def test_simulate_uses_the_current_cluster(both):

@@ -11,8 +11,10 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import MINUTE
+from extender.report.simulation_schema import Simulation
 from extender.server.admin import fork_worker, simulate
 from extender.server.admin.simulate import MAX_SIMULATED_PODS
+from extender.whatif.policies import SimulationProgress
 from tests.builders import JSON, budget, cluster, incoming, node, pod, stored_cluster, typed
 from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
 
@@ -64,6 +66,29 @@ def test_a_snapshot_gives_the_answer_of_its_objects(options):
     history = EvictionHistory(0)
     expected = simulate.simulate_request(objects, KubeScheduler(), body, history)
     assert simulate.simulate_request(Snapshot.build(objects), KubeScheduler(), body, history) == expected
+
+
+@ONE_OR_TWO
+def test_the_progress_counts_each_pod_once_with_each_policy(options):
+    """Also what the child process simulates, and a pod that is tried twice."""
+    here = Snapshot.build(stored_cluster(cluster(WORLD, waiting=[incoming("waiting")])))
+    progress = SimulationProgress()
+    body = json.dumps({"pods": [incoming("new"), incoming("other")], "pending": True} | options).encode()
+    simulate.simulate_request(here, KubeScheduler(), body, progress=progress)
+    assert progress.tried == progress.pods
+    assert progress.pods % (6 if options else 3) == 0
+    progress.end()
+    assert (progress.tried, progress.pods) == (0, 0)
+
+
+def test_how_many_copies_will_fit_is_not_known_but_how_many_were_tried():
+    progress = SimulationProgress()
+    body = json.dumps({"pods": [incoming("new", cpu="1m")], "untilFull": True}).encode()
+    found = simulate.simulate_request(stored_cluster(cluster(WORLD)), KubeScheduler(), body, progress=progress)
+    assert isinstance(found, Simulation)
+    assert found.scenario is not None
+    assert found.scenario.until_full is not None
+    assert (progress.tried, progress.pods) == (found.scenario.until_full.fits + 1, 0)
 
 
 @ONE_OR_TWO

@@ -1,4 +1,4 @@
-"""Progress of reading a live cluster: on a terminal, and only there."""
+"""Progress of what takes long: on a terminal, and only there."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from extender.cli.sources.read_progress import reading_progress
+from extender.cli.sources.progress import show_progress
 
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def standard_error(monkeypatch, is_terminal: bool) -> Iterator[Callable[[], str]
 
 def test_each_kind_has_a_line_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    with standard_error(monkeypatch, True) as shown, reading_progress(no_color=True) as on_progress:
+    with standard_error(monkeypatch, True) as shown, show_progress(no_color=True) as on_progress:
         assert on_progress is not None
         on_progress("Pod", 2000, 150_000)
         on_progress("Node", 5000, 5000)
@@ -48,6 +48,15 @@ def test_each_kind_has_a_line_on_a_terminal(monkeypatch):
 def test_nothing_is_written_elsewhere(monkeypatch, is_terminal, kind):
     monkeypatch.setenv("TERM", kind)
     with standard_error(monkeypatch, is_terminal) as shown:
-        with reading_progress() as on_progress:
+        with show_progress() as on_progress:
             assert on_progress is None
+        assert shown() == ""
+
+
+def test_nothing_is_shown_of_what_takes_a_short_time(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    with standard_error(monkeypatch, True) as shown:
+        with show_progress(True, "simulating", after_seconds=3600) as on_progress:
+            assert on_progress is not None
+            on_progress("pods", 1, 2)
         assert shown() == ""
