@@ -16,7 +16,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from extender.cluster.list.pod_history import PodHistory, PreemptedBy
-from extender.config.values import suggestion
 from extender.core.chance import chance_of
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
@@ -66,7 +65,7 @@ from extender.report.schema import NodeOutcome, NodeReport
 from extender.report.simulation_schema import ClusterSize
 from extender.report.tried_node import TriedNode
 from extender.report.wording import LAST_TRY, NOT_TRIED_SENTENCES, REJECTED_BY, RETRY, STATE_NOT_FOUND
-from extender.utilities.text import is_bytes, join_counts, join_names, pluralize
+from extender.utilities.text import is_bytes, join_counts, join_names, pluralize, suggestion
 
 MAX_EXAMPLES = 10
 """Maximum number of node names that a reason lists."""

@@ -49,6 +49,24 @@ def similar_names(name: str, names: Iterable[str], limit: int, min_similarity: f
     return get_close_matches(name, ordered[first : first + MAX_COMPARED_NAMES], limit, min_similarity)
 
 
+def closest(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str | None:
+    """Return the most similar known name, ignoring case; None if none reaches `min_similarity` (difflib, up to 1)."""
+    lower = {one.lower(): one for one in known}
+    close = similar_names(name.lower(), lower, 1, min_similarity)
+    return lower[close[0]] if close else None
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """Return ` (did you mean a or b?)`, the end of a sentence about a name that is not known; "" without names."""
+    return f" (did you mean {' or '.join(names)}?)" if names else ""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean …?)` for the closest known name, or an empty string."""
+    close = closest(name, known)
+    return did_you_mean([close] if close else [])
+
+
 _BINARY_UNITS = ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
 
 

@@ -57,7 +57,7 @@ NAMED = {
     ("namespace", "name", "why", "suggested"),
     [
         ("default", "cart-9", "; it has shop/cart-9", ["shop/cart-9"]),
-        ("shop", "cart-8", "; did you mean shop/cart-9?", ["shop/cart-9"]),
+        ("shop", "cart-8", " (did you mean shop/cart-9?)", ["shop/cart-9"]),
         ("default", "web", "; Deployment default/web has the pods default/web-5d9f-abcde", ["default/web-5d9f-abcde"]),
         ("shop", "db", "; StatefulSet default/db has the pods default/db-0", ["default/db-0"]),
         (
@@ -66,8 +66,8 @@ NAMED = {
             "; CronJob default/nightly has the pods default/nightly-28500000-xyz",
             ["default/nightly-28500000-xyz"],
         ),
-        ("default", "web-5d", "; did you mean default/web-5d9f-abcde?", ["default/web-5d9f-abcde"]),
-        ("shap", "cart-9x", "; did you mean shop/cart-9?", ["shop/cart-9"]),
+        ("default", "web-5d", " (did you mean default/web-5d9f-abcde?)", ["default/web-5d9f-abcde"]),
+        ("shap", "cart-9x", " (did you mean shop/cart-9?)", ["shop/cart-9"]),
         ("default", "unlike-any", "", []),
     ],
 )

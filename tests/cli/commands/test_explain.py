@@ -187,11 +187,11 @@ def test_how_many_others_speak_of_the_pod_is_said_with_how_to_see_them(where):
         (
             ["shop/urgnt"],
             (
-                "no retained decision mentions 'shop/urgnt'; did you mean shop/urgent? "
+                "no retained decision mentions 'shop/urgnt' (did you mean shop/urgent?); "
                 "run extender explain to list the retained decisions"
             ),
         ),
-        (["smal"], "no retained decision mentions 'smal'; did you mean shop/small? run extender explain to list the"),
+        (["smal"], "no retained decision mentions 'smal' (did you mean shop/small?); run extender explain to list"),
         (["preempt-99"], "no retained decision mentions 'preempt-99'; run extender explain to list the retained"),
         (
             ["unknown", "--list"],
