@@ -33,8 +33,10 @@ from extender.core.framework.plugins import (
 )
 from extender.core.framework.status import Code
 from extender.k8s import quantity
+from extender.k8s.objects import Pod
 from extender.k8s.requests import PODS
 from extender.report.facts.affinity import pod_affinity_facts
+from extender.report.facts.collected import first_pods
 from extender.report.facts.devices import device_facts
 from extender.report.facts.nodes import (
     cordon_facts,
@@ -46,7 +48,6 @@ from extender.report.facts.nodes import (
 from extender.report.facts.ports import port_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS, resource_facts
 from extender.report.facts.schema import (
-    MAX_PODS,
     AnyFact,
     DeviceRequestFact,
     FactCount,
@@ -127,9 +128,9 @@ def facts_of_nodes(evaluation: Evaluation) -> Callable[[int, str], Sequence[AnyF
 def _nominated_facts(evaluation: Evaluation) -> dict[int, list[NominatedFact]]:
     """Return row -> the fact about a node that would take the pod without the pods nominated to it."""
     run, nominees = evaluation.filter, evaluation.context.nominees
-    by_row: dict[int, list[str]] = {}
+    by_row: dict[int, list[Pod]] = {}
     for pod in nominees:
-        by_row.setdefault(evaluation.context.snapshot.node_row[pod.status.nominated_node_name], []).append(pod.key)
+        by_row.setdefault(evaluation.context.snapshot.node_row[pod.status.nominated_node_name], []).append(pod)
     if not by_row:
         return {}
     # The first check to reject the node may not be the only one.
@@ -137,8 +138,8 @@ def _nominated_facts(evaluation: Evaluation) -> dict[int, list[NominatedFact]]:
         [check.codes(alone) == Code.SUCCESS for check, alone in zip(run.checks, run.headrooms[1], strict=True)]
     )
     return {
-        row: [NominatedFact(pods=tuple(names[:MAX_PODS]), count=len(names))]
-        for row, names in by_row.items()
+        row: [NominatedFact(pods=first_pods(pods), count=len(pods))]
+        for row, pods in by_row.items()
         if run.rejected_by[row] >= 0 and fits_alone[row]
     }
 

@@ -6,6 +6,7 @@ NodeUnschedulable, NodeName, TaintToleration, NodeAffinity and NodeDeclaredFeatu
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cache
+from heapq import nsmallest
 from itertools import chain
 from typing import Literal
 
@@ -173,7 +174,8 @@ class _Requirements:
             column = snapshot.label(one.key)
             counts = Counter(dict(zip(column.values, np.bincount(column.codes).tolist(), strict=True)))
             counts.pop(None, None)
-            values = [ValueCount(value=value, nodes=nodes) for value, nodes in counts.most_common(MAX_LISTED)]
+            common = nsmallest(MAX_LISTED, counts.items(), key=lambda item: (-item[1], item[0]))
+            values = [ValueCount(value=value, nodes=nodes) for value, nodes in common]
         return NodeRequirementFact(
             source=self._source,
             term=term,

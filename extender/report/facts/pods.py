@@ -1,7 +1,7 @@
 """Facts about the pod itself, whichever nodes there are."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from heapq import nsmallest
 
 from extender.core.framework.filter import scheduling_context
 from extender.core.framework.plugins import plugins_missing_permissions
@@ -60,8 +60,8 @@ def pod_facts(snapshot: Snapshot, pod: Pod, profile: Profile | None) -> list[Any
 
 
 def nomination_facts(snapshot: Snapshot, pods: Iterable[Pod]) -> Iterator[NominationFact]:
-    """Yield the nominations of pods, of the first few."""
-    for one in islice(pods, MAX_LISTED):
+    """Yield the nominations of the first few pods."""
+    for one in nsmallest(MAX_LISTED, pods, key=lambda pod: pod.key):
         node = one.status.nominated_node_name
         yield NominationFact(pod=one.key, node=node, priority=one.priority, node_exists=node in snapshot.node_row)
 

@@ -36,9 +36,10 @@ def resource_facts(evaluation: Evaluation) -> FactsOf:
 
     def facts(row: int) -> list[AnyFact]:
         found = list[AnyFact]()
-        for column in np.flatnonzero(headroom[:, row] < 0).tolist():
-            found.append(columns[column].fact(row))
-            found += [one for one in resizing.get(row, ()) if one.resource == check.names[column]]
+        for column, left in enumerate(headroom[:, row].tolist()):
+            if left < 0:
+                found.append(columns[column].fact(row))
+                found += [one for one in resizing.get(row, ()) if one.resource == check.names[column]]
         return [*found, *nowhere] if found else found
 
     return facts
@@ -55,20 +56,23 @@ class _Column:
         else:
             capacity, used = snapshot.scalar_allocatable(self._name), snapshot.scalar_used(self._name)
         free = headroom[column] + self._requested
-        most = int(free.argmax()) if capacity.max() > 0 else None
-        self._free, self._capacity, self._used = free.tolist(), capacity.tolist(), used.tolist()
+        most = None
+        if capacity.max() > 0:
+            rows = np.flatnonzero(free == free.max())
+            most = int(rows[snapshot.name_order[rows].argmin()])
+        self._free, self._capacity, self._used = free, capacity, used
         self._amount = cache(partial(format_amount, self._name, is_exact=True))
-        self._most = ("0", "") if most is None else (self._amount(self._free[most]), snapshot.node_names[most])
+        self._most = ("0", "") if most is None else (self._amount(int(free[most])), snapshot.node_names[most])
 
     def fact(self, row: int) -> ResourceFact:
         """Return the fact about a node with too little of it."""
         return ResourceFact(
             resource=self._name,
             requested=self._amount(self._requested),
-            free=self._amount(self._free[row]),
-            allocatable=self._amount(self._capacity[row]),
-            used=self._amount(self._used[row]),
-            is_too_small=self._requested > self._capacity[row],
+            free=self._amount(int(self._free[row])),
+            allocatable=self._amount(int(self._capacity[row])),
+            used=self._amount(int(self._used[row])),
+            is_too_small=bool(self._requested > self._capacity[row]),
             most_free=self._most[0],
             most_free_node=self._most[1],
         )
@@ -94,4 +98,6 @@ def _resizing(snapshot: Snapshot) -> dict[int, list[ResizeFact]]:
     for row, pod in snapshot.running_pods():
         if resizes := list(resize_facts(pod, snapshot.features)):
             found[int(snapshot.pod_node[row])] += resizes
+    for facts in found.values():
+        facts.sort(key=lambda one: one.pod)
     return found
