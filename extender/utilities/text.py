@@ -84,28 +84,23 @@ def format_amount(resource: str, value: int, *, is_exact: bool = False) -> str:
     return str(value)
 
 
-def rounded_amount(resource: str, exact: str) -> str:
-    """Return an exact amount of `format_amount` with at most one decimal: 15.1Gi for 15839424Ki."""
-    if resource == "cpu":
-        return exact
-    power, unit = next((one for one in _BINARY_UNITS if exact.endswith(one[1])), (0, ""))
-    return format_amount(resource, int(exact.removesuffix(unit)) << power)
-
-
 def is_bytes(resource: str) -> bool:
-    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")
 
 
 def format_together(resource: str, values: Sequence[int]) -> list[str]:
-    """Format amounts of one resource in one unit, so that they compare at a glance: 5, 5.5, 7.91 or 4.5Gi, 32Gi.
+    """Format amounts of one resource in one unit, so that they compare at a glance: 3, 8; 3000m, 7910m; 4.5Gi, 32Gi.
 
     Bytes get the largest unit in which the smallest amount is at least a tenth and different amounts look different.
     """
+    if resource == "cpu" and any(value % 1000 for value in values):
+        return [f"{value}m" if value else "0" for value in values]
+    if not is_bytes(resource):
+        return [format_amount(resource, value) for value in values]
     smallest, shown = min((abs(value) for value in values if value), default=0), list[str]()
-    for power, unit in (*_BINARY_UNITS, (0, "")) if is_bytes(resource) else ((0, ""),):
-        size = 1000 if resource == "cpu" else 1 << power
-        amounts = [f"{value / size:.{2 if is_bytes(resource) else 3}f}".rstrip("0").rstrip(".") for value in values]
+    for power, unit in (*_BINARY_UNITS, (0, "")):
+        amounts = [f"{value / (1 << power):.2f}".rstrip("0").rstrip(".") for value in values]
         shown = [f"{one}{unit if value else ''}" for one, value in zip(amounts, values, strict=True)]
-        if smallest * 10 >= size and len(set(shown)) == len(set(values)):
+        if smallest * 10 >= 1 << power and len(set(shown)) == len(set(values)):
             break
     return shown

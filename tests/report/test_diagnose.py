@@ -142,7 +142,7 @@ def test_reasons_are_counted_with_their_nodes_the_most_common_first():
     ]
     assert found.why == (
         "default/incoming fits on none of 5 nodes: 2 with too little cpu and memory "
-        "(requests 1 cpu, most free: 500m on n1; requests 1Gi memory, most free: 1Mi on n1), "
+        "(requests 1000m cpu, most free: 500m on n1; requests 1024Mi memory, most free: 1Mi on n1), "
         "1 cordoned, 1 with a taint that it does not tolerate, 1 with too little cpu; no eviction would make room"
     )
     assert found.verdict == "DoesNotFit"

@@ -4,7 +4,7 @@ import { add, el, name } from "./dom.js";
 import { filterChain } from "./filter-chain.js";
 import { nodeDetail } from "./node.js";
 import { slices } from "./slices.js";
-import { amount, amounts, outcomeOf } from "./words.js";
+import { amounts, outcomeOf, together } from "./words.js";
 
 const ORDER = ["rejected", "rejectedByPolicy", "insufficientAfterPreemption", "noVictims", "fits", "notEvaluated", "vetoed", "chosen", "accepted", "failed", "unresolvable"];
 
@@ -137,7 +137,10 @@ function mostFree({ incoming = {} }, nodes) {
   const requested = { ...incoming.requests, pods: 1 };
   const short = Object.keys(nodes[0].free ?? {}).filter((one) => nodes.some((node) => node.free[one] < requested[one]));
   if (!short.length) return null;
-  const sentence = (one) => `${amount(one, requested[one])} ${one} requested, at most ${amount(one, Math.max(...nodes.map((node) => node.free[one])))} free on a node`;
+  const sentence = (one) => {
+    const [wanted, most] = together(one, [requested[one], Math.max(...nodes.map((node) => node.free[one]))]);
+    return `${wanted} ${one} requested, at most ${most} free on a node`;
+  };
   return ` (${short.map(sentence).join("; ")})`;
 }
 

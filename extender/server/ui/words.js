@@ -53,20 +53,23 @@ export const joined = (parts, limit) => [
 
 export const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value).toLocaleString("en")} ms`;
 
-const digits = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });
+const UNITS = [[40, "Ti"], [30, "Gi"], [20, "Mi"], [10, "Ki"], [0, ""]];
+const isBytes = (resource) => /^(memory|ephemeral-storage|hugepages-.*)$/.test(resource);
 
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-
-function bytes(value) {
-  const place = value ? Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.abs(value)) / 10)) : 0;
-  return `${digits(value / 1024 ** place)} ${UNITS[place]}`;
+/** Format an amount as manifests write it: 250m, 3, 4Gi; bytes have at most one decimal. */
+export function amount(resource, value) {
+  if (!isBytes(resource)) return together(resource, [value])[0];
+  const [power, unit] = UNITS.find(([one]) => Math.abs(value) >= 2 ** one) ?? [0, ""];
+  return `${Number((value / 2 ** power).toFixed(1))}${unit}`;
 }
 
-/** Format an amount of a resource: cpu in cores, memory in binary units, other resources as a number. */
-export function amount(resource, value) {
-  if (resource === "cpu") return (value / 1000).toLocaleString("en", { maximumFractionDigits: 3 });
-  if (/^(memory|ephemeral-storage|hugepages-.*)$/.test(resource)) return bytes(value);
-  return value.toLocaleString("en");
+/** Format amounts of one resource in one unit, as `format_together` of extender/utilities/text.py does. */
+export function together(resource, values) {
+  if (resource === "cpu") return values.some((one) => one % 1000) ? values.map((one) => (one ? `${one}m` : "0")) : values.map((one) => `${one / 1000}`);
+  if (!isBytes(resource)) return values.map((one) => one.toLocaleString("en"));
+  const smallest = Math.min(...values.filter(Boolean).map(Math.abs));
+  const shown = UNITS.map(([power, unit]) => [power, values.map((one) => `${Number((one / 2 ** power).toFixed(2))}${one ? unit : ""}`)]);
+  return (shown.find(([power, texts]) => smallest * 10 >= 2 ** power && new Set(texts).size === new Set(values).size) ?? shown.at(-1))[1];
 }
 
 export const amounts = (requests = {}) =>

@@ -714,7 +714,7 @@ def test_a_filter_decision_shows_what_is_free_where_resources_reject_the_node():
     shown = printed_node(filtered({node("n1", cpu="1500m"): [pod("a")]}, ["n1"]), "n1")
     rows = [line.split() for line in shown.splitlines()]
     assert ["RESOURCE", "FREE", "NEEDED"] in rows
-    assert ["cpu", "0.5", "1"] in rows
+    assert ["cpu", "500m", "1000m"] in rows
 
 
 def test_nominated_pods_and_policies_that_found_the_victims_are_named():

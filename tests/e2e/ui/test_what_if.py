@@ -6,6 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from extender.utilities.text import format_together
 from tests.e2e.ui import requests
 
 
@@ -50,8 +51,8 @@ def test_a_node_that_changes_is_shown_before_and_after(tabs):
     (node,) = answer["summary"]["nodes"]
     assert name == node["name"]
     for bar, when in ((cpu.first, "before"), (cpu.last, "after")):
-        response = f"cpu {when}: {node[when]['cpu'] / 1000:g} of {node['allocatable']['cpu'] / 1000:g}"
-        expect(bar).to_have_attribute("aria-label", response)
+        used, room = format_together("cpu", (node[when]["cpu"], node["allocatable"]["cpu"]))
+        expect(bar).to_have_attribute("aria-label", f"cpu {when}: {used} of {room}")
 
 
 def test_two_policies_are_compared(tabs):
