@@ -11,6 +11,10 @@ MAX_COMPARED_CHARACTERS = 253
 """Length of the longest name in Kubernetes; a longer one is similar to none."""
 
 
+MAX_QUOTED_CHARACTERS = 300
+"""Length of a text of others, such as a name or an error, that a sentence quotes at most."""
+
+
 def pluralize(count: int, one: str, many: str | None = None) -> str:
     """Return a count with its noun: `1 node`, `2 nodes`; `many`: the plural if it is not `one` plus an s."""
     return f"{count} {one if count == 1 else many or f'{one}s'}"
@@ -35,7 +39,7 @@ def join_counts(counts: Iterable[tuple[str, int]], limit: int) -> str:
     return ", ".join(listed + ([f"{more} for other reasons"] if more else []))
 
 
-def shortened(text: str, limit: int) -> str:
+def shortened(text: str, limit: int = MAX_QUOTED_CHARACTERS) -> str:
     """Return the text, cut off after `limit` characters."""
     return text if len(text) <= limit else f"{text[:limit]}…"
 

@@ -44,9 +44,6 @@ VOLUME_MISMATCHES: dict[facts.VolumeMismatch, str] = {
     "Taken": "goes to another claim of the pod",
 }
 
-MAX_EXPRESSION_CHARACTERS = 300
-"""Maximum length of a CEL expression in a sentence."""
-
 
 def describe_fact(fact: AnyFact) -> str:
     """Return what rejects one node, and what is known of the other nodes."""
@@ -210,10 +207,7 @@ def _device_fact(fact: facts.DeviceFact) -> str:
             wanted += "all devices that match" if fact.count is None else pluralize(fact.count, "device")
             if fact.devices is None:
                 return f"{wanted}, devices not looked at"
-            why = [
-                f"{one.failed} without {shortened(one.expression, MAX_EXPRESSION_CHARACTERS)} ({one.of})"
-                for one in fact.selectors
-            ]
+            why = [f"{one.failed} without {shortened(one.expression)} ({one.of})" for one in fact.selectors]
             why += [f"{fact.tainted} tainted"] if fact.tainted else []
             why += [f"{fact.allocated} allocated"] if fact.allocated else []
             why += [fact.problem] if fact.problem else []
