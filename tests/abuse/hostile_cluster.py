@@ -206,9 +206,7 @@ def call_costs(snapshot: Snapshot, raw: JSON, spent: Costs) -> None:
     records += _records(spent, lambda: record_preempt(found, victims))
     with _timed(spent, "explain"):
         for verb, record in zip(VERBS, records, strict=True):
-            decision = KeptDecision(
-                f"{verb}-1", verb, 0, 1.0, RecordedPod.of(request.pod), UPSTREAM, "answered", "", record
-            )
+            decision = KeptDecision(f"{verb}-1", 0, 1.0, RecordedPod.of(request.pod), UPSTREAM, "answered", "", record)
             msgspec.json.encode(decision.decision())
 
 

@@ -77,8 +77,8 @@ def test_selectors_are_told_by_number_whose_they_are_and_what_they_say():
     asked = the_request(device_class("big", BIG), claim("mine", request("big")), slices)
     assert asked.summary == (
         f"1 of 3 devices matches, 1 free: 1 selector #0 of class big ({BIG}) is false, "
-        f"1 selector #0 of class big ({BIG}) fails: no such key: model. consider using CEL optional chaining (.? followed by "
-        "orValue()) or guarding the check with has() for optional fields"
+        f"1 selector #0 of class big ({BIG}) fails: no such key: model. consider using CEL optional "
+        "chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
     )
     assert the_request(claim("mine", request("gpu", "true", "false")), slices).summary == (
         "0 of 3 devices match, 0 free: 3 selector #1 of request r (false) is false"
@@ -96,7 +96,8 @@ def test_a_selector_that_does_not_compile_is_told():
     mine = claim("mine", first_available(alternative("gpu"), alternative("gpu", "devise.driver")))
     found = the_claim(mine, resource_slice("s", "n1", devices(1)))
     assert found.requests[1].summary.startswith(
-        "0 of 1 device match, 0 free: 1 selector #0 of request r/s1 (devise.driver) does not compile: compilation failed: ERROR"
+        "0 of 1 device match, 0 free: 1 selector #0 of request r/s1 (devise.driver) does not compile: "
+        "compilation failed: ERROR"
     )
 
 

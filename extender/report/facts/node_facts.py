@@ -5,10 +5,12 @@ Rule: nothing is decided here: a fact explains the verdict of an Evaluation.
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from extender.core.evaluation import Evaluation
@@ -31,7 +33,11 @@ from extender.core.framework.plugins import (
     volume_restrictions,
     volume_zone,
 )
+from extender.core.framework.scheduling_signature import template_signature
 from extender.core.framework.status import Code
+from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.derived import derived
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import quantity
 from extender.k8s.objects import Pod
 from extender.k8s.requests import PODS
@@ -65,6 +71,7 @@ from extender.report.facts.spread import spread_facts
 from extender.report.facts.volume_use import volume_limit_facts, volume_restriction_facts
 from extender.report.facts.volumes import volume_binding_facts, volume_zone_facts
 from extender.report.pod_schema import NodeDiagnosis
+from extender.utilities.lru import LRU
 
 FACTS: dict[str, Callable[[Evaluation], FactsOf]] = {
     node_unschedulable.NAME: cordon_facts,
@@ -92,6 +99,15 @@ MAX_FACTS_OF_NODE = 12
 
 MAX_SUMMARIZED = 5
 """Maximum number of facts in a summary."""
+
+MAX_NODES_OF_DECISION = 50
+"""Maximum number of nodes of a decision that have facts: a fact takes some 10 µs."""
+
+MAX_BYTES_OF_DECISION = 256 << 10
+"""Maximum size of the facts of a decision as JSON: they quote what tenants write. Larger ones are left out."""
+
+_MAX_KNOWN = 64
+"""Maximum number of templates, with the nodes of a request, whose facts are cached."""
 
 
 def facts_of_nodes(evaluation: Evaluation) -> Callable[[int, str], Sequence[AnyFact]]:
@@ -150,14 +166,21 @@ def facts_about(reason: str, facts: Iterable[AnyFact]) -> list[AnyFact]:
     return [one for one in facts if not isinstance(one, ResourceFact | ResizeFact) or one.resource == resource]
 
 
-def summarize(nodes: Iterable[NodeDiagnosis], reason: str | None = None) -> list[FactCount]:
+class NodeFacts(NamedTuple):
+    """The facts about a node."""
+
+    name: str
+    facts: Sequence[AnyFact]
+
+
+def summarize(nodes: Iterable[NodeDiagnosis | NodeFacts], reason: str | None = None) -> list[FactCount]:
     """Return the most common causes among the facts of these nodes, with the number of nodes.
 
     `reason`: only what explains this reason.
     """
     nodes_of: dict[Hashable, int] = defaultdict(int)
     closest: dict[Hashable, tuple[int, str, AnyFact]] = {}
-    alike: dict[tuple[int, ...], tuple[NodeDiagnosis, int]] = {}
+    alike: dict[tuple[int, ...], tuple[NodeDiagnosis | NodeFacts, int]] = {}
     for node in nodes:  # many nodes have the same facts, as the same objects
         key = tuple(map(id, node.facts))
         first, size = alike.get(key, (node, 0))
@@ -187,3 +210,61 @@ _MISSING: dict[type, Callable[[Any], int]] = {
     DeviceRequestFact: lambda fact: -fact.free,
 }
 """Kind of fact -> how far the node is from fitting. Of other kinds the first node stands for all."""
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionFacts:
+    """What exactly rejects the nodes of a decision, of up to MAX_NODES_OF_DECISION nodes."""
+
+    of_node: Mapping[str, Sequence[AnyFact]]
+    size: int
+    """Approximate memory in bytes."""
+
+
+NO_FACTS = DecisionFacts({}, 0)
+
+
+def facts_of_decision(evaluation: Evaluation) -> DecisionFacts:
+    """Return facts about the nodes that a /filter rejects, or that no eviction helps of those sent with a /preempt.
+
+    Call it before the snapshot changes.
+    """
+    context, places = evaluation.context, _rejected(evaluation)
+    if not len(places):
+        return NO_FACTS
+    signature, known = template_signature(context.pod), _known(context.snapshot)
+    if signature is None:  # the pod has something of its own
+        return _computed(evaluation, places)
+    key = id(context.profile), signature, evaluation.rows[places].tobytes()
+    return known.use_or_make(key, lambda: _computed(evaluation, places))
+
+
+def _rejected(evaluation: Evaluation) -> IntArray:
+    """Return the indexes of the nodes that get facts, spread over all in the order of the request."""
+    if evaluation.node_names is not None:  # some nodes were in the snapshot for this decision only
+        return np.zeros(0, np.int64)
+    if evaluation.refusal is not None if evaluation.sent is not None else evaluation.fits_on_all_rows:
+        return np.zeros(0, np.int64)
+    codes = evaluation.statuses.codes
+    rejects = codes == Code.UNSCHEDULABLE_AND_UNRESOLVABLE if evaluation.sent is not None else codes != Code.SUCCESS
+    places = np.flatnonzero(rejects)
+    return places[:: 1 + max(0, len(places) - 1) // MAX_NODES_OF_DECISION]
+
+
+def _computed(evaluation: Evaluation, places: IntArray) -> DecisionFacts:
+    facts, names = facts_of_nodes(evaluation), evaluation.context.snapshot.node_names
+    rows, statuses = evaluation.rows[places].tolist(), evaluation.statuses
+    plugins = [statuses.status(place).plugin for place in places.tolist()]
+    of_node = {names[row]: facts(row, plugin) for row, plugin in zip(rows, plugins, strict=True)}
+    distinct = {id(fact): fact for some in of_node.values() for fact in some}
+    size = len(msgspec.json.encode([*distinct.values()]))
+    return DecisionFacts(of_node, 200 * len(of_node) + 4 * size) if size <= MAX_BYTES_OF_DECISION else NO_FACTS
+
+
+@derived("any")
+def _known(_snapshot: Snapshot) -> LRU[tuple[int, bytes, bytes], DecisionFacts]:
+    """Return the cache: (id of the profile, signature of the pod, node rows) -> facts."""
+    return LRU(_MAX_KNOWN)

@@ -11,7 +11,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
 from extender.k8s.kinds import KINDS
 from extender.k8s.objects import SCHEDULING, Pod
-from extender.k8s.requests import is_resize_deferred, is_resize_infeasible, resize_requests, running_usage
+from extender.k8s.requests import is_resize_deferred, resize_pending_reason, resize_requests, running_usage
 from extender.k8s.storage.volumes import WAIT_FOR_FIRST_CONSUMER, claim_class, claim_uses, selected_node
 from extender.k8s.version.features import Features
 from extender.report.facts.schema import (
@@ -80,7 +80,7 @@ def _unbound_claims(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
 
 def resize_facts(pod: Pod, features: Features) -> Iterator[ResizeFact]:
     """Yield the resources of which the pod wants more or less than its node has granted it yet."""
-    if not pod.status.conditions or not (is_resize_deferred(pod) or is_resize_infeasible(pod)):
+    if not resize_pending_reason(pod):
         return
     wanted, allocated = resize_requests(pod, features)
     counted = running_usage(pod, features).requests

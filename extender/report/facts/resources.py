@@ -6,7 +6,7 @@ from functools import cache, partial
 import numpy as np
 
 from extender.core.evaluation import Evaluation
-from extender.core.framework.plugins.node_resources import ResourceConstraint
+from extender.core.framework.plugins.node_resources import PendingResizeIndex, ResourceConstraint
 from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
@@ -30,7 +30,7 @@ def resource_facts(evaluation: Evaluation) -> FactsOf:
     if found is None:
         return lambda _row: ()
     check, headroom = found
-    columns = [_Column(snapshot, check, headroom, column) for column in range(len(check.names))]
+    column_of = cache(partial(_Column, snapshot, check, headroom))
     requests, resizing = incoming_requests(context.pod, context.features), _resizing(snapshot)
     nowhere = [_of_no_node(name, requests[name]) for name in sorted(check.absent)]
 
@@ -38,7 +38,7 @@ def resource_facts(evaluation: Evaluation) -> FactsOf:
         found = list[AnyFact]()
         for column, left in enumerate(headroom[:, row].tolist()):
             if left < 0:
-                found.append(columns[column].fact(row))
+                found.append(column_of(column).fact(row))
                 found += [one for one in resizing.get(row, ()) if one.resource == check.names[column]]
         return [*found, *nowhere] if found else found
 
@@ -51,11 +51,11 @@ class _Column:
     def __init__(self, snapshot: Snapshot, check: ResourceConstraint, headroom: IntArray, column: int) -> None:
         self._name, self._requested = check.names[column], check.amounts[column]
         if self._name in BASE_RESOURCES:
-            base = BASE_RESOURCES.index(self._name)
-            capacity, used = snapshot.allocatable[base], snapshot.used[base]
+            capacity = snapshot.allocatable[BASE_RESOURCES.index(self._name)]
         else:
-            capacity, used = snapshot.scalar_allocatable(self._name), snapshot.scalar_used(self._name)
-        free = headroom[column] + self._requested
+            capacity = snapshot.scalar_allocatable(self._name)
+        # Summing up the pods again would take longer than the filter did.
+        free, used = headroom[column] + self._requested, capacity - check.headroom[column] - self._requested
         most = None
         if capacity.max() > 0:
             rows = np.flatnonzero(free == free.max())
@@ -95,9 +95,8 @@ def _of_no_node(name: str, requested: int) -> ResourceFact:
 def _resizing(snapshot: Snapshot) -> dict[int, list[ResizeFact]]:
     """Return node row -> its pods whose resize is deferred or infeasible, by resource."""
     found = defaultdict[int, list[ResizeFact]](list)
-    for row, pod in snapshot.running_pods():
-        if resizes := list(resize_facts(pod, snapshot.features)):
-            found[int(snapshot.pod_node[row])] += resizes
+    for row in snapshot.index(PendingResizeIndex).rows:
+        found[int(snapshot.pod_node[row])] += resize_facts(snapshot.pods[row], snapshot.features)
     for facts in found.values():
         facts.sort(key=lambda one: one.pod)
     return found

@@ -69,15 +69,17 @@ def describe_cause(found: FactCount, *, in_full: bool = False) -> str:
     return "; ".join((phrase, *_in_the_cluster(fact))) if in_full else phrase
 
 
-def in_brackets(causes: Sequence[FactCount], nodes: int, reason: str = "") -> str:
+def in_brackets(causes: Sequence[FactCount], nodes: int, reason: str = "", looked_at: int | None = None) -> str:
     """Return the causes of `nodes` nodes as ` (a; b on 2)`, without counts where they hold for all; "" for none.
 
     `causes`: the most common first; a second one is left out if it is about less than half of the nodes, and
-    claims that kube-scheduler's `reason` names already.
+    claims that kube-scheduler's `reason` names already. `looked_at`: number of nodes that they are about, None for all.
     """
+    every, nodes = nodes, nodes if looked_at is None else looked_at
     shown = [one for place, one in enumerate(causes[:MAX_FACTS]) if not place or 2 * one.nodes >= nodes]
     shown = [one for one in shown if not _is_named(one.fact, reason)]
     words = [describe_cause(one) + (f" on {one.nodes}" if one.nodes < nodes and not one.node else "") for one in shown]
+    words += [f"{nodes} of {every} looked at"] if words and nodes < every else []
     return f" ({'; '.join(words)})" if words else ""
 
 

@@ -51,6 +51,14 @@ export const joined = (parts, limit) => [
   parts.length > limit ? ` and ${parts.length - limit} more` : null,
 ];
 
+export const MAX_FACTS = 2; // of a group of nodes
+
+/** Sentences about the nodes of a group, the commonest first, with the number of nodes if they do not hold for all. */
+export function commonest(sentences, nodes) {
+  const counts = [...Map.groupBy(sentences, (one) => one)].map(([sentence, several]) => [sentence, several.length]);
+  return counts.sort((one, other) => other[1] - one[1]).map(([sentence, number]) => (number < nodes ? `${sentence} on ${number}` : sentence));
+}
+
 export const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value).toLocaleString("en")} ms`;
 
 const UNITS = [[40, "Ti"], [30, "Gi"], [20, "Mi"], [10, "Ki"], [0, ""]];

@@ -287,7 +287,18 @@ def test_too_little_of_a_resource_is_shown_with_its_amounts(tabs):
     group = page.locator("#statuses .group").filter(has_text="NodeResourcesFit")
     expect(group).to_contain_text("Insufficient cpu (500m cpu requested, at most 300m free on a node)")
     group.locator("summary").click()
-    expect(group.locator(".names li")).to_have_text(["worker-b1 free: 300m cpu, 21.8Gi memory, 106 pods"])
+    expect(group.locator(".names li")).to_contain_text(
+        ["worker-b1: requests 500m cpu, 300m of 8000m free; most free in"]
+    )
+
+
+def test_a_group_and_its_nodes_say_what_exactly_rejects_them(tabs):
+    page = tabs.open("#/decisions/filter-1")
+    group = page.locator("#statuses .group").filter(has_text="TaintToleration")
+    expect(group).to_contain_text("node(s) had untolerated taint(s) (")
+    expect(group.locator("summary")).to_contain_text(":NoSchedule")
+    group.locator("summary").click()
+    expect(group.locator(".names li").first).to_contain_text(re.compile(r"^\S+: \S+:NoSchedule$"))
 
 
 def test_heading_and_detail_of_a_node_never_disagree_on_evictions(tabs):

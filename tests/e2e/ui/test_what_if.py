@@ -302,8 +302,8 @@ def test_a_drain_shows_what_stays_blocked_what_comes_back_and_the_nodes_before_a
     expect(changed.locator(".tag")).to_have_text("draining")
     for when in ("before", "after"):
         (node,) = [one for one in answer["summary"]["nodes"] if one["name"] == "worker-b1"]
-        text = f"cpu {when}: {node[when]['cpu'] / 1000:g} of {node['allocatable']['cpu'] / 1000:g}"
-        expect(changed.get_by_role("img", name=text)).to_be_visible()
+        used, room = format_together("cpu", (node[when]["cpu"], node["allocatable"]["cpu"]))
+        expect(changed.get_by_role("img", name=f"cpu {when}: {used} of {room}")).to_be_visible()
 
 
 def test_nodes_that_are_added_and_removed_have_one_bar(tabs):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from extender.report.facts.schema import (
@@ -356,5 +357,6 @@ def test_sizes_of_a_sentence_have_one_unit():
         "csi.example.com has 0.49Ti of 1Ti",
         "csi.example.com has 9.31Gi of 20Gi",
     ]
-    claim = VolumeMatchFact(**own, requested="1Ti", available=1, nearest="pv-1", nearest_capacity="512Gi")
+    nearest = {"nearest": "pv-1", "nearestCapacity": "512Gi", "storageClass": "lazy", "claim": "default/data"}
+    claim = msgspec.convert({"kind": "volumeMatch", "requested": "1Ti", "available": 1, **nearest}, VolumeMatchFact)
     assert describe_fact(claim).endswith("the nearest, pv-1 with 0.5Ti, ")
