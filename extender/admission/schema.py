@@ -18,7 +18,7 @@ Rule: decoding copies what it keeps, so that later steps may change the object i
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -132,8 +132,9 @@ def _struct(name: str, minor: int) -> Decoder:
         decoded = {}
         for key, one in (value or {}).items():
             if (decoder := decoders.get(key)) is None:
-                # Comparing a name with all others takes long.
-                meant = _meant(key, decoders, of_other_minors) if len(findings.pruned) < _MAX_SUGGESTIONS else ""
+                meant = f" ({of_other_minors[key]})" if key in of_other_minors else ""
+                if not meant and len(findings.pruned) < _MAX_SUGGESTIONS:  # comparing a name with all others takes long
+                    meant = suggestion(str(key), decoders)
                 findings.pruned.append(f"{place}{key}{meant}")
             elif one is not None:
                 decoded[key] = decoder(one, place + key, findings)
@@ -143,13 +144,6 @@ def _struct(name: str, minor: int) -> Decoder:
         return decoded
 
     return decode_struct
-
-
-def _meant(key: Any, known: Iterable[str], of_other_minors: dict[str, str]) -> str:
-    """Return the nearest name of a field, or the minors that have the field."""
-    if key in of_other_minors:
-        return f" ({of_other_minors[key]})"
-    return suggestion(str(key), known)
 
 
 def _list(element: Decoder) -> Decoder:

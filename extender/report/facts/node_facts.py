@@ -35,8 +35,9 @@ from extender.core.framework.plugins import (
 )
 from extender.core.framework.scheduling_signature import template_signature
 from extender.core.framework.status import Code
+from extender.core.profile import Profile
 from extender.core.snapshot.arrays import IntArray
-from extender.core.snapshot.derived import derived
+from extender.core.snapshot.derived import MAX_KEY_BYTES, derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import quantity
 from extender.k8s.objects import Pod
@@ -236,10 +237,10 @@ def facts_of_decision(evaluation: Evaluation) -> DecisionFacts:
     if not len(places):
         return NO_FACTS
     signature, known = template_signature(context.pod), _known(context.snapshot)
-    if signature is None:  # the pod has something of its own
+    if signature is None or len(signature) > MAX_KEY_BYTES:  # the pod has something of its own, or very much
         return _computed(evaluation, places)
     key = id(context.profile), signature, evaluation.rows[places].tobytes()
-    return known.use_or_make(key, lambda: _computed(evaluation, places))
+    return known.use_or_make(key, lambda: (_computed(evaluation, places), context.profile))[0]
 
 
 def _rejected(evaluation: Evaluation) -> IntArray:
@@ -248,23 +249,27 @@ def _rejected(evaluation: Evaluation) -> IntArray:
         return np.zeros(0, np.int64)
     if evaluation.refusal is not None if evaluation.sent is not None else evaluation.fits_on_all_rows:
         return np.zeros(0, np.int64)
-    codes = evaluation.statuses.codes
-    rejects = codes == Code.UNSCHEDULABLE_AND_UNRESOLVABLE if evaluation.sent is not None else codes != Code.SUCCESS
-    places = np.flatnonzero(rejects)
+    if evaluation.sent is None:
+        places = np.flatnonzero(evaluation.statuses.codes)  # without Success, which is 0
+    else:
+        places = np.flatnonzero(evaluation.filter.codes[evaluation.rows] == Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
     return places[:: 1 + max(0, len(places) - 1) // MAX_NODES_OF_DECISION]
 
 
 def _computed(evaluation: Evaluation, places: IntArray) -> DecisionFacts:
     facts, names = facts_of_nodes(evaluation), evaluation.context.snapshot.node_names
-    rows, statuses = evaluation.rows[places].tolist(), evaluation.statuses
-    plugins = [statuses.status(place).plugin for place in places.tolist()]
-    of_node = {names[row]: facts(row, plugin) for row, plugin in zip(rows, plugins, strict=True)}
+    rows = evaluation.rows[places]
+    statuses = evaluation.filter.statuses(rows).to_list()
+    of_node = {names[row]: facts(row, one.plugin) for row, one in zip(rows.tolist(), statuses, strict=True)}
     distinct = {id(fact): fact for some in of_node.values() for fact in some}
     size = len(msgspec.json.encode([*distinct.values()]))
     return DecisionFacts(of_node, 200 * len(of_node) + 4 * size) if size <= MAX_BYTES_OF_DECISION else NO_FACTS
 
 
 @derived("any")
-def _known(_snapshot: Snapshot) -> LRU[tuple[int, bytes, bytes], DecisionFacts]:
-    """Return the cache: (id of the profile, signature of the pod, node rows) -> facts."""
+def _known(_snapshot: Snapshot) -> LRU[tuple[int, bytes, bytes], tuple[DecisionFacts, Profile]]:
+    """Return the cache: (id of the profile, signature of the pod, node rows) -> facts, and the profile itself.
+
+    While it is kept, no other profile gets its id.
+    """
     return LRU(_MAX_KNOWN)
