@@ -18,9 +18,8 @@ Rule: decoding copies what it keeps, so that later steps may change the object i
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +29,7 @@ from extender.admission.request import Request
 from extender.k8s import quantity
 from extender.k8s.kinds import kind_without_group
 from extender.k8s.time import parse_datetime
+from extender.utilities.text import suggestion
 
 Decoder = Callable[[Any, str, Findings], Any]
 """(value, its path, findings) -> the decoded value; null gives the zero value."""
@@ -41,7 +41,6 @@ _POINTERS = ("meta.v1.LabelSelector", "intOrString", "any", "time")
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")
 _MAX_SUGGESTIONS = 10  # of an object
-_MAX_SUGGESTED_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +132,9 @@ def _struct(name: str, minor: int) -> Decoder:
         decoded = {}
         for key, one in (value or {}).items():
             if (decoder := decoders.get(key)) is None:
-                # Comparing a name with all others takes long.
-                meant = _meant(key, decoders, of_other_minors) if len(findings.pruned) < _MAX_SUGGESTIONS else ""
+                meant = f" ({of_other_minors[key]})" if key in of_other_minors else ""
+                if not meant and len(findings.pruned) < _MAX_SUGGESTIONS:  # comparing a name with all others takes long
+                    meant = suggestion(str(key), decoders)
                 findings.pruned.append(f"{place}{key}{meant}")
             elif one is not None:
                 decoded[key] = decoder(one, place + key, findings)
@@ -144,15 +144,6 @@ def _struct(name: str, minor: int) -> Decoder:
         return decoded
 
     return decode_struct
-
-
-def _meant(key: Any, known: Iterable[str], of_other_minors: dict[str, str]) -> str:
-    """Return the nearest name of a field, or the minors that have the field."""
-    if key in of_other_minors:
-        return f" ({of_other_minors[key]})"
-    lower = {one.lower(): one for one in known}
-    close = get_close_matches(str(key).lower()[:_MAX_SUGGESTED_CHARACTERS], lower, n=1)
-    return f" (did you mean {lower[close[0]]}?)" if close else ""
 
 
 def _list(element: Decoder) -> Decoder:

@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from extender.config.document import KeyPath, Mistake
-from extender.config.values import suggestion
+from extender.utilities.text import suggestion
 
 S = TypeVar("S", bound="Section")
 

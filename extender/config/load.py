@@ -16,8 +16,8 @@ from extender.config.decoding import DecodingError, Section, decode
 from extender.config.document import Document, KeyPath, Place, plain_scalar
 from extender.config.models import Configuration
 from extender.config.scheduler.load import check_section
-from extender.config.values import suggestion
 from extender.errors import ConfigError
+from extender.utilities.text import did_you_mean, suggestion
 from extender.utilities.yaml_reader import YAMLError, read_document
 
 ENV_PREFIX = "EXTENDER_"
@@ -71,7 +71,7 @@ class _Layers(Document):
             # EXTENDER_PORT is a service variable with the value tcp://10.0.0.1:8888, and a misspelt setting with 8888.
             if link is None or (link[2] == "PORT" and "://" not in env[name]):
                 alike = [one for one in settings if one.endswith(f"__{name.removeprefix(ENV_PREFIX)}")]
-                meant = f" (did you mean {' or '.join(alike)}?)" if alike else suggestion(name, tuple(settings))
+                meant = did_you_mean(alike) or suggestion(name, settings)
                 raise ConfigError(f"{name}: no such setting{meant}")
 
     def put(self, path: KeyPath, value: object, place: str) -> None:

@@ -5,14 +5,14 @@ Rule: a check raises ValueError with a message that completes "<key>: …"; the 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt
 
 from extender.k8s.selectors import is_label_value, is_qualified_name
 from extender.k8s.version.versions import supported_version
-from extender.utilities.text import similar_names
+from extender.utilities.text import suggestion
 
 # Go accepts the micro sign (U+00B5) and the Greek letter mu (U+03BC).
 _MICROSECONDS = {"us": 10**3, "µs": 10**3, "μs": 10**3}
@@ -139,16 +139,3 @@ NonEmptyText = Annotated[str, Field(min_length=1)]
 AnnotationName = Annotated[str, AfterValidator(annotation_name)]
 """Key of an annotation or label."""
 RuleName = Annotated[str, AfterValidator(_rule_name)]
-
-
-def suggestion(name: str, known: Sequence[str]) -> str:
-    """Return ` (did you mean …?)` for the closest known name, or an empty string."""
-    close = closest(name, known)
-    return f" (did you mean {close}?)" if close else ""
-
-
-def closest(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str | None:
-    """Return the most similar known name, ignoring case; None if none reaches `min_similarity` (difflib, up to 1)."""
-    lower = {one.lower(): one for one in known}
-    close = similar_names(name.lower(), lower, 1, min_similarity)
-    return lower[close[0]] if close else None

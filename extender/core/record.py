@@ -88,6 +88,8 @@ class RecordedRequest:
     """Context with snapshot and pod reduced to the parts that protection reasons read."""
     filters: tuple[str, ...]
     """Filter plugins in the order in which they run; empty if PreFilter rejected the pod."""
+    left_out_by: tuple[str, ...] = ()
+    """Plugins whose PreFilterResults leave nodes out."""
     devices: RecordedDevices | None = None
     """The pod's resource claims and the devices of the cluster; None if the pod requests no devices."""
 
@@ -371,7 +373,8 @@ def record_request(evaluation: Evaluation, nominees: tuple[Pod, ...] = ()) -> Re
     reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
     # Devices are recorded by node row, so skip them if some nodes are in the snapshot for this decision only.
     devices = record_devices(context) if evaluation.node_names is None else None
-    return RecordedRequest(pod, reduced, filters, devices)
+    left_out_by = tuple(sorted(evaluation.filter.prefilter_plugins)) if is_filtered else ()
+    return RecordedRequest(pod, reduced, filters, left_out_by, devices)
 
 
 @derived("namespaces", "priority_classes")

@@ -17,10 +17,12 @@ Rule: the only parser of quantities.
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from extender.k8s.limits.limits import MAX_QUANTITY_CHARACTERS, TOO_LONG_QUANTITY
-from extender.k8s.objects import QuantityText
+
+if TYPE_CHECKING:  # commands that ask a service start without the objects of Kubernetes
+    from extender.k8s.objects import QuantityText
 
 NANO: Final = 10**9
 """Nano-units in one unit (one core, one byte, one device)."""
@@ -62,7 +64,7 @@ def truncated(text: str) -> str:
     return text if len(text) <= _MAX_ECHOED_CHARACTERS else text[:_MAX_ECHOED_CHARACTERS] + "…"
 
 
-def parse(text: QuantityText) -> int:
+def parse(text: "QuantityText") -> int:
     """Return the amount in nano-units, finer amounts rounded away from zero, between -MAX_NANO and MAX_NANO.
 
     JSON and YAML numbers are parsed in their shortest spelling; null is 0. Raises QuantityError. Mirrors

@@ -359,12 +359,12 @@ def _actuated(resources: ResourceRequirements | None) -> ResourceList | None:
 
 def is_resize_infeasible(pod: Pod) -> bool:
     """Return whether the node can never grant the pod's resize (resource.IsPodResizeInfeasible, v1.37)."""
-    return _resize_pending_reason(pod) == "Infeasible"
+    return resize_pending_reason(pod) == "Infeasible"
 
 
 def is_resize_deferred(pod: Pod) -> bool:
     """Return whether the pod's resize is deferred until there is room (resource.IsPodResizeDeferred, v1.37)."""
-    return _resize_pending_reason(pod) == "Deferred"
+    return resize_pending_reason(pod) == "Deferred"
 
 
 def resize_requests(pod: Pod, features: Features) -> tuple[dict[str, int], dict[str, int]]:
@@ -387,7 +387,8 @@ def resize_requests(pod: Pod, features: Features) -> tuple[dict[str, int], dict[
     return found[0], found[1]
 
 
-def _resize_pending_reason(pod: Pod) -> str:
+def resize_pending_reason(pod: Pod) -> str:
+    """Return Deferred or Infeasible if the pod waits for a resize in place, or else an empty string."""
     return next((one.reason for one in pod.status.conditions or () if one.type == "PodResizePending"), "")
 
 

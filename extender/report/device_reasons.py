@@ -32,8 +32,7 @@ from extender.k8s.devices.selector import DeviceSelectorError, Selector, Unsuppo
 from extender.k8s.limits.limits import WorkBudget, WorkLimitReached
 from extender.report.facts.schema import DeviceRequestFact, FailedSelector
 from extender.report.schema import DeviceReport, DeviceRequestReport
-from extender.utilities.text import join_counts, join_names, pluralize
-from extender.utilities.text import shortened as cut_off
+from extender.utilities.text import join_counts, join_names, pluralize, shortened
 
 MAX_DEVICES = 256
 """Maximum number of devices that a request lists on one node."""
@@ -44,11 +43,11 @@ MAX_REASONS = 4
 MAX_NAMES = 3
 """Maximum number of claims, pods or devices that one sentence names."""
 
-MAX_REASON_CHARACTERS = 300
-"""Maximum length of a reason, which may quote names and errors."""
-
 MAX_EXPRESSION_CHARACTERS = 1000
 """Maximum length of an expression that a fact quotes."""
+
+MAX_EXPRESSION_IN_REASON = 150
+"""Maximum length of an expression that a reason quotes."""
 
 _STEPS_PER_DEVICE = 10
 """Steps of the work budget that one device costs for one request, besides the steps of selectors."""
@@ -182,7 +181,7 @@ class DeviceReasons:
             tainted=causes["tainted"],
             problem=others.most_common(1)[0][0] if others else "",
             selectors=tuple(
-                FailedSelector(of=cause[0], expression=cut_off(cause[1], MAX_EXPRESSION_CHARACTERS), failed=failed)
+                FailedSelector(of=cause[0], expression=shortened(cause[1], MAX_EXPRESSION_CHARACTERS), failed=failed)
                 for cause, failed in causes.most_common()
                 if isinstance(cause, tuple)
             )[:MAX_REASONS],
@@ -204,7 +203,14 @@ class DeviceReasons:
                         found.append(_Candidate(one, False, shortened(mismatch.why), mismatch.cause))
                         continue
                     why = self._taken(request, one) or _missing_attribute(claim.spec, request, one)
-                    found.append(_Candidate(one, True, shortened(why), "allocated" if why.startswith(IN_USE) else ""))
+                    found.append(
+                        _Candidate(
+                            one,
+                            True,
+                            shortened(why),
+                            "allocated" if why.startswith(IN_USE) else "",
+                        )
+                    )
         return self._candidates[key]
 
     def _detail(self, one: PoolDevice) -> str:
@@ -213,7 +219,7 @@ class DeviceReasons:
             for claim in self.users.get(one.id, ())
             for pod in claim.status.reserved_for or ()
         ]
-        return f"reserved for {listed(pods)}" if pods else ""
+        return f"reserved for {join_names(pods, MAX_NAMES)}" if pods else ""
 
     def _mismatch(self, request: RequestToAllocate, one: PoolDevice) -> _Mismatch | None:
         """Return why the device does not match the request, free or not; None if it matches."""
@@ -235,7 +241,8 @@ class DeviceReasons:
                 if why := self._not_selected(expression, one):
                     # A selector that fails or is not evaluated says nothing of what the device lacks.
                     cause: _Selector | Literal[""] = (of, expression) if why == _IS_FALSE else ""
-                    return _Mismatch(f"selector #{number} of {of} {name} {why}", cause)
+                    quoted = shortened(expression, MAX_EXPRESSION_IN_REASON)
+                    return _Mismatch(f"selector #{number} of {of} {name} ({quoted}) {why}", cause)
         try:
             if one.slice.spec.per_device_node_selection and not is_for_node(one.device, self._node):
                 return _Mismatch("is for other nodes")
@@ -276,7 +283,7 @@ class DeviceReasons:
         # Admin access does not allocate the device, so the device may be in use.
         if one.id in state.devices and not is_admin:
             users = [claim.key for claim in self.users.get(one.id, ())]
-            return IN_USE + listed(users)
+            return IN_USE + join_names(users, MAX_NAMES)
         if one.device.consumes_counters and not features.dra_partitionable_devices:
             return "consumes counters (DRAPartitionableDevices is off)"
         if features.dra_consumable_capacity:
@@ -300,7 +307,8 @@ def _why_unusable(pool: Pool) -> str:
     """Return the reason why no device of the pool can be allocated; empty if the pool is usable."""
     if pool.incomplete:
         return f"pool {shortened(str(pool.id))} is being updated"
-    return shortened(f"pool {pool.id} is invalid: {pool.invalid_reason}") if pool.invalid_reason else ""
+    why = f"pool {pool.id} is invalid: {pool.invalid_reason}"
+    return shortened(why) if pool.invalid_reason else ""
 
 
 @derived("resource_claims")
@@ -330,14 +338,14 @@ def _missing_attribute(spec: DeviceClaim, request: RequestToAllocate, one: PoolD
 
 
 def _summary(request: RequestToAllocate, found: int, matching: int, free: int, reasons: Counter[str]) -> str:
-    """Return `1 of 8 devices matches, 0 free: 7 selector #0 of class gpu.example.com is false, 1 in use by …`."""
+    """Return `1 of 8 devices matches, 0 free: 7 selector #0 of class gpu (EXPRESSION) is false, 1 in use by …`."""
     asked = "all" if request.asks.allocation_mode == "All" else pluralize(request.asks.count, "device")
     wants = "" if asked == "1 device" else f"asks for {asked}; "
     # Each claim that uses devices is a separate reason: singly, they would push other reasons out of the summary.
     users = {reason: count for reason, count in reasons.items() if reason.startswith(IN_USE)}
     merged = Counter({reason: count for reason, count in reasons.items() if reason not in users})
     if users:
-        merged[IN_USE + listed([reason.removeprefix(IN_USE) for reason in users])] = sum(users.values())
+        merged[IN_USE + join_names([reason.removeprefix(IN_USE) for reason in users], MAX_NAMES)] = sum(users.values())
     why = join_counts(merged.most_common(), MAX_REASONS)
     matches = f"{matching} of {pluralize(found, 'device')} {'matches' if matching == 1 else 'match'}"
     return f"{wants}{matches}, {free} free" + (f": {why}" if why else "")
@@ -349,13 +357,3 @@ def value_of(attribute: DeviceAttribute) -> str:
         return str(attribute.bool_value).lower()
     values = attribute.string_value, attribute.int_value, attribute.version_value
     return next((str(value) for value in values if value is not None), "a list")
-
-
-def listed(names: Sequence[str]) -> str:
-    """Join the first names and count the rest."""
-    return join_names([*map(shortened, names[:MAX_NAMES])], MAX_NAMES, len(names))
-
-
-def shortened(text: str) -> str:
-    """Truncate a text to MAX_REASON_CHARACTERS."""
-    return text if len(text) <= MAX_REASON_CHARACTERS else f"{text[: MAX_REASON_CHARACTERS - 1]}…"

@@ -41,13 +41,13 @@ from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.version.features import Features
 from extender.report.device_reasons import (
     MAX_DEVICES,
+    MAX_NAMES,
     DeviceReasons,
-    listed,
     requests_of,
-    shortened,
     value_of,
 )
 from extender.report.schema import ClaimReport, DeviceRequestReport, PodClaimReport
+from extender.utilities.text import join_names, shortened
 
 EXTENDED_RESOURCES = "extended resources"
 """Name of the claim that kube-scheduler creates for the extended resources of a pod."""
@@ -80,7 +80,7 @@ def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) ->
         return own
     classes = classes_by_resource(snapshot)
     backed = [name for name in extended_resources(snapshot, pod) if name in classes]
-    names = listed([f"{name} (class {classes[name].metadata.name})" for name in backed])
+    names = join_names([f"{name} (class {classes[name].metadata.name})" for name in backed], MAX_NAMES)
     note = f"{names}: devices, on nodes without a device plugin for it"
     return [*own, PodClaimReport(name=EXTENDED_RESOURCES, note=note)]
 
@@ -89,7 +89,8 @@ def _allocation(claim: ResourceClaim) -> str:
     if claim.status.allocation is None:
         return "not allocated"
     pods = [f"{claim.metadata.namespace}/{one.name}" for one in claim.status.reserved_for or ()]
-    return f"allocated: {listed(_names(_results(claim))) or 'no devices'}; reserved for {listed(pods) or 'no pod'}"
+    devices = join_names(_names(_results(claim)), MAX_NAMES) or "no devices"
+    return f"allocated: {devices}; reserved for {join_names(pods, MAX_NAMES) or 'no pod'}"
 
 
 def _results(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
@@ -215,7 +216,7 @@ class _Search:
         found = self._pools_error or self._allocate(self._claims[: number + 1])
         if not isinstance(found, str):
             devices = ["/".join(one.id) for one in found[number].devices]
-            summary = f"can be allocated: {listed(devices)}"
+            summary = f"can be allocated: {join_names(devices, MAX_NAMES)}"
             requests = self._requests(claim, None)
             return replace(own, summary=summary, devices=devices[:MAX_DEVICES], requests=requests)
         # 2. An earlier claim cannot be allocated, so the allocator never tries this claim.

@@ -10,13 +10,11 @@ Rule: nothing is decided here, and the snapshot is left unchanged.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from extender.cluster.list.pod_history import PodHistory, PreemptedBy
-from extender.config.values import suggestion
 from extender.core.chance import chance_of
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
@@ -43,9 +41,8 @@ from extender.k8s.workloads import is_mirror
 from extender.report.cycle_report import claim_hint, evicted_pods
 from extender.report.facts.node_facts import facts_of_nodes, summarize
 from extender.report.facts.pods import nomination_facts, pod_facts
-from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS
-from extender.report.facts.schema import FactCount, PodStatusFact, UnboundClaimsFact
-from extender.report.facts.wording import describe_fact, in_brackets
+from extender.report.facts.schema import PodStatusFact, UnboundClaimsFact
+from extender.report.facts.wording import describe_fact
 from extender.report.lists.similar_names import suggest_pods
 from extender.report.pod_schema import (
     Diagnosis,
@@ -63,9 +60,10 @@ from extender.report.render import with_claims
 from extender.report.scheduler_report import changed_policies, limitations
 from extender.report.schema import NodeOutcome, NodeReport
 from extender.report.simulation_schema import ClusterSize
+from extender.report.summary import Cause, phrase_of, rejected_sentence
 from extender.report.tried_node import TriedNode
-from extender.report.wording import LAST_TRY, NOT_TRIED_SENTENCES, REJECTED_BY, RETRY, STATE_NOT_FOUND
-from extender.utilities.text import is_bytes, join_counts, join_names, pluralize
+from extender.report.wording import LAST_TRY, NOT_TRIED_SENTENCES, RETRY, STATE_NOT_FOUND
+from extender.utilities.text import is_bytes, join_names, pluralize, suggestion
 
 MAX_EXAMPLES = 10
 """Maximum number of node names that a reason lists."""
@@ -75,9 +73,6 @@ MAX_NODES_WITH_FACTS = 50
 
 MAX_LISTED = 3
 """Maximum number of pods that a sentence names, and of nodes that the pod's own node is compared with."""
-
-MAX_PHRASES = 6
-"""Maximum number of reasons that a sentence lists."""
 
 OTHER_PROFILES = "to see how that scheduler would decide, use a KubeSchedulerConfiguration with a profile of this name"
 """Hint for a pod of another scheduler."""
@@ -438,16 +433,6 @@ def _fits_sentence(cycle: Cycle, total: int, evaluation: Evaluation) -> str:
     return f"{where}; kube-scheduler would bind it to {cycle.node}{tied}{scored}{bound}"
 
 
-class Cause(NamedTuple):
-    """Why nodes reject a pod: words that follow their number, such as `with too little cpu`."""
-
-    words: str
-    nodes: int
-    """0: a reason of the pod itself, whatever the node."""
-    facts: Sequence[FactCount] = ()
-    """What exactly rejects these nodes, the most common first."""
-
-
 def _causes(cycle: Cycle, nodes: Sequence[NodeDiagnosis], run: FilterRun) -> list[Cause]:
     """Return the causes by which nodes reject the pod, the most common first."""
     if cycle.post_filter is None:
@@ -473,32 +458,9 @@ def _rejected_sentence(
         return f"{pod} fits nowhere: the cluster has no nodes"
     if cycle.post_filter is None:
         return f"{pod} is not scheduled: {cycle.message}"
-    facts = in_brackets(first.facts, first.nodes or len(nodes), "" if first.nodes else first.words)
-    if len(nodes) == 1:
-        where = f"{pod} does not fit on {nodes[0].name}: {', '.join(nodes[0].reasons) or first.words}{facts}"
-    elif not first.nodes:
-        where = f"{pod} fits on none of {len(nodes)} nodes: {first.words}{facts}"
-    else:
-        # `5 with a taint that it does not tolerate (gpu:NoSchedule), 1 cordoned`: facts of the most common cause
-        counts = [(first.words + facts, first.nodes), *((one.words, one.nodes) for one in causes[1:])]
-        where = f"{pod} fits on none of {len(nodes)} nodes: {join_counts(counts, MAX_PHRASES)}"
+    only = f"{nodes[0].name}: {', '.join(nodes[0].reasons) or first.words}" if len(nodes) == 1 else ""
+    where = rejected_sentence(pod, len(nodes), 0, causes, only)
     return f"{where}; {_preemption_clause(cycle.pod, preemption)}"
-
-
-def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
-    """Return the phrase for nodes with this status, which follows their number."""
-    message = ", ".join(reasons)
-    if not message:  # several plugins together leave the node out
-        return REJECTED_BY.get(plugin, REJECTED_BY[""])
-    # A failing plugin is a bug or an invalid object: only its own message helps.
-    if code == "Error":
-        return f"on which a plugin fails ({message})"
-    if plugin == "NodeResourcesFit":
-        short = [one.removeprefix(INSUFFICIENT) for one in reasons if one.startswith(INSUFFICIENT)]
-        if short:
-            return f"with too little {' and '.join(short)}"
-        return "that run as many pods as they may" if TOO_MANY_PODS in reasons else f"with {message}"
-    return REJECTED_BY.get(plugin, f"rejected by {plugin} ({message})")
 
 
 def _preemption_clause(pod: Pod, found: PreemptionOutcome) -> str:

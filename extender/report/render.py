@@ -3,7 +3,7 @@
 Rule: nothing is decided again; everything shown was compared or counted when the decision was made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,6 +19,8 @@ from extender.core.record import (
 )
 from extender.core.snapshot.arrays import MAX_AMOUNT
 from extender.report.devices import report_claims, report_pod_claims
+from extender.report.facts.schema import AnyFact
+from extender.report.facts.wording import describe_fact
 from extender.report.schema import NodeOutcome, NodeReport, PodClaimReport
 from extender.report.tried_node import TriedNode, status_report
 
@@ -34,6 +36,15 @@ def render_nodes(record: DecisionRecord, *, node: str | None = None, every_pod: 
     else:
         every = _filter_nodes(record) if isinstance(record, FilterRecord) else _prioritize_nodes(record)
     return [with_claims(record.request, one, node) for one in every if node in (None, one.name)]
+
+
+def with_facts(report: NodeReport, facts: Mapping[str, Sequence[AnyFact]]) -> NodeReport:
+    """Add what exactly rejects the node to its report, where that was recorded."""
+    found = facts.get(report.name)
+    if not found:
+        return report
+    named: NodeReport = replace(report, facts=[*found], because=[describe_fact(one) for one in found])
+    return named
 
 
 # --- resource claims --------------------------------------------------------------------------------------------------

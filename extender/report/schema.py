@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from extender.report.facts.schema import AnyFact
 from extender.utilities.source_file import SourceFile
 
 VerbName = Literal["filter", "prioritize", "preempt"]
@@ -180,6 +181,11 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     why: str = ""
     filter: StatusReport | None = None
     """Filter status before any eviction; None: the filters did not run."""
+    facts: list[AnyFact] = []
+    """What exactly rejects the node, of up to 50 nodes that a /filter rejects, or that no eviction helps of those sent
+    with a /preempt."""
+    because: list[str] = []
+    """`facts` as sentences."""
 
     # --- /filter ---
     free: ResourceAmounts = {}

@@ -1,48 +1,109 @@
-"""Summarize a decision and its reason in one sentence.
+"""Summarize a decision and its reason in one sentence; `extender why` shares that about a pod that nodes reject.
 
 Rule: a sentence states only facts that were compared or counted at the decision.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from extender.core.framework.status import Code
 from extender.core.preemption.sent_candidates import CandidateRejection
 from extender.core.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
+from extender.report.facts.node_facts import NO_FACTS, NodeFacts
+from extender.report.facts.node_facts import summarize as summarize_facts
+from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS
+from extender.report.facts.schema import AnyFact, FactCount
+from extender.report.facts.wording import in_brackets
 from extender.report.ranking_report import explain_priority_sum, render_keys, report_ranking
-from extender.report.wording import CRITERIA
-from extender.utilities.text import join_names, pluralize
+from extender.report.wording import CRITERIA, REJECTED_BY
+from extender.utilities.text import join_counts, join_names, pluralize
 
 MAX_LISTED = 3
 """Maximum number of victims or reasons that a sentence lists."""
 
+MAX_PHRASES = 6
+"""Maximum number of causes that a sentence lists."""
 
-def summarize(record: DecisionRecord, *, observed: bool = False) -> str:
-    """Return the sentence; `observed`: the decision was made in mode Observe and has no effect."""
+
+class Cause(NamedTuple):
+    """Why nodes reject a pod: words that follow their number, such as `with too little cpu`."""
+
+    words: str
+    nodes: int
+    """0: a reason of the pod itself, whatever the node."""
+    facts: Sequence[FactCount] = ()
+    """What exactly rejects these nodes, the most common first."""
+    looked_at: int | None = None
+    """Number of nodes that `facts` are about; None: all."""
+
+
+def rejected_sentence(pod: str, nodes: int, fits: int, causes: Sequence[Cause], only: str = "") -> str:
+    """Return the sentence about a pod that does not fit on all of `nodes`; `only`: name and reason of a single node."""
+    first = causes[0]
+    facts = in_brackets(first.facts, first.nodes or nodes, "" if first.nodes else first.words, first.looked_at)
+    if only:
+        return f"{pod} does not fit on {only}{facts}"
+    # `5 with a taint that it does not tolerate (gpu:NoSchedule), 1 cordoned`: facts of the most common cause
+    counts = [(first.words + facts, first.nodes), *((one.words, one.nodes) for one in causes[1:])]
+    why = join_counts(counts, MAX_PHRASES) if first.nodes else first.words + facts
+    return f"{pod} fits on {fits or 'none'} of {nodes} nodes: {why}"
+
+
+def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
+    """Return the phrase for nodes with this status, which follows their number."""
+    message = ", ".join(reasons)
+    if not message:  # several plugins together leave the node out
+        return REJECTED_BY.get(plugin, REJECTED_BY[""])
+    # A failing plugin is a bug or an invalid object: only its own message helps.
+    if code == "Error":
+        return f"on which a plugin fails ({message})"
+    if plugin == "NodeResourcesFit":
+        short = [one.removeprefix(INSUFFICIENT) for one in reasons if one.startswith(INSUFFICIENT)]
+        if short:
+            return f"with too little {' and '.join(short)}"
+        return "that run as many pods as they may" if TOO_MANY_PODS in reasons else f"with {message}"
+    return REJECTED_BY.get(plugin, f"rejected by {plugin} ({message})")
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+def summarize(
+    record: DecisionRecord, facts: Mapping[str, Sequence[AnyFact]] = NO_FACTS.of_node, *, observed: bool = False
+) -> str:
+    """Return the sentence; `facts`: of some rejected nodes; `observed`: the decision was made in mode Observe."""
     if isinstance(record, FilterRecord):
-        return _filter_sentence(record)
+        return _filter_sentence(record, facts)
     if isinstance(record, PrioritizeRecord):
         return _prioritize_sentence(record)
     return _preempt_sentence(record, observed)
 
 
-def _filter_sentence(record: FilterRecord) -> str:
-    requested, pod = len(record.names), record.request.pod.identity.key
+def _filter_sentence(record: FilterRecord, facts: Mapping[str, Sequence[AnyFact]]) -> str:
+    requested, request, pod = len(record.names), record.request, record.request.pod.identity.key
     if not requested:
         return f"kube-scheduler sent no node for {pod}"
-    failing = [status for status in record.statuses.to_list() if status.code != Code.SUCCESS]
-    if not failing:
+    # 1. Nodes by cause; without filters, PreFilter rejected the pod, whatever the node.
+    left_out_by, nodes_of = ", ".join(request.left_out_by), dict[str, list[str]]()
+    phrases = [
+        "" if one.code == Code.SUCCESS
+        else phrase_of(one.code.text, one.plugin or left_out_by, one.reasons) if request.filters
+        else one.message
+        for one in record.statuses.distinct
+    ]  # fmt: skip
+    for name, index in zip(record.names, record.statuses.indices.tolist(), strict=True):
+        if phrases[index]:
+            nodes_of.setdefault(phrases[index], []).append(name)
+    if not nodes_of:
         return f"{pod} fits on {record.names[0] if requested == 1 else f'all {requested} nodes'}"
-    if requested == 1:
-        return f"{pod} does not fit on {record.names[0]}: {failing[0].message}"
-    # `3 Insufficient cpu, 1 node(s) were unschedulable`, as in framework.FitError: a node counts for each reason.
-    counts = Counter(reason for status in failing for reason in status.reasons)
-    listed = dict(counts.most_common(MAX_LISTED))
-    others = sum(listed.keys().isdisjoint(status.reasons) for status in failing)
-    why = ", ".join(f"{count} {reason}" for reason, count in listed.items())
-    more = f", {others} for other reasons" if others else ""
-    return f"{pod} fits on {requested - len(failing) or 'none'} of {requested} nodes; {why}{more}"
+    # 2. The facts of each cause.
+    causes = []
+    for words, names in sorted(nodes_of.items(), key=lambda item: (-len(item[1]), item[0])):
+        known = [NodeFacts(name, facts[name]) for name in names if name in facts]
+        causes.append(Cause(words, len(names) if request.filters else 0, summarize_facts(known), len(known)))
+    only = f"{record.names[0]}: {record.statuses.status(0).message or causes[0].words}" if requested == 1 else ""
+    return rejected_sentence(pod, requested, requested - sum(map(len, nodes_of.values())), causes, only)
 
 
 def _prioritize_sentence(record: PrioritizeRecord) -> str:

@@ -206,7 +206,6 @@ NOT_TRIED_SENTENCES: dict[PodState, str] = {
 
 IN_OTHER_NAMESPACES = "; it has {names}"
 PODS_OF_WORKLOAD = "; {workload} has the pods {names}"
-DID_YOU_MEAN = "; did you mean {names}?"
 """Ends of a sentence about a name that the cluster does not have."""
 
 REJECTED_BY = {

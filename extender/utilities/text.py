@@ -11,6 +11,10 @@ MAX_COMPARED_CHARACTERS = 253
 """Length of the longest name in Kubernetes; a longer one is similar to none."""
 
 
+MAX_QUOTED_CHARACTERS = 300
+"""Length of a text of others, such as a name or an error, that a sentence quotes at most."""
+
+
 def pluralize(count: int, one: str, many: str | None = None) -> str:
     """Return a count with its noun: `1 node`, `2 nodes`; `many`: the plural if it is not `one` plus an s."""
     return f"{count} {one if count == 1 else many or f'{one}s'}"
@@ -35,7 +39,7 @@ def join_counts(counts: Iterable[tuple[str, int]], limit: int) -> str:
     return ", ".join(listed + ([f"{more} for other reasons"] if more else []))
 
 
-def shortened(text: str, limit: int) -> str:
+def shortened(text: str, limit: int = MAX_QUOTED_CHARACTERS) -> str:
     """Return the text, cut off after `limit` characters."""
     return text if len(text) <= limit else f"{text[:limit]}…"
 
@@ -47,6 +51,24 @@ def similar_names(name: str, names: Iterable[str], limit: int, min_similarity: f
     ordered = sorted(names)
     first = max(0, bisect(ordered, name) - MAX_COMPARED_NAMES // 2)
     return get_close_matches(name, ordered[first : first + MAX_COMPARED_NAMES], limit, min_similarity)
+
+
+def closest(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str | None:
+    """Return the most similar known name, ignoring case; None if none reaches `min_similarity` (difflib, up to 1)."""
+    lower = {one.lower(): one for one in known}
+    close = similar_names(name.lower(), lower, 1, min_similarity)
+    return lower[close[0]] if close else None
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """Return ` (did you mean a or b?)`, the end of a sentence about a name that is not known; "" without names."""
+    return f" (did you mean {' or '.join(names)}?)" if names else ""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean …?)` for the closest known name, or an empty string."""
+    close = closest(name, known)
+    return did_you_mean([close] if close else [])
 
 
 _BINARY_UNITS = ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
@@ -66,28 +88,23 @@ def format_amount(resource: str, value: int, *, is_exact: bool = False) -> str:
     return str(value)
 
 
-def rounded_amount(resource: str, exact: str) -> str:
-    """Return an exact amount of `format_amount` with at most one decimal: 15.1Gi for 15839424Ki."""
-    if resource == "cpu":
-        return exact
-    power, unit = next((one for one in _BINARY_UNITS if exact.endswith(one[1])), (0, ""))
-    return format_amount(resource, int(exact.removesuffix(unit)) << power)
-
-
 def is_bytes(resource: str) -> bool:
-    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")
 
 
 def format_together(resource: str, values: Sequence[int]) -> list[str]:
-    """Format amounts of one resource in one unit, so that they compare at a glance: 5, 5.5, 7.91 or 4.5Gi, 32Gi.
+    """Format amounts of one resource in one unit, so that they compare at a glance: 3, 8; 3000m, 7910m; 4.5Gi, 32Gi.
 
     Bytes get the largest unit in which the smallest amount is at least a tenth and different amounts look different.
     """
+    if resource == "cpu" and any(value % 1000 for value in values):
+        return [f"{value}m" if value else "0" for value in values]
+    if not is_bytes(resource):
+        return [format_amount(resource, value) for value in values]
     smallest, shown = min((abs(value) for value in values if value), default=0), list[str]()
-    for power, unit in (*_BINARY_UNITS, (0, "")) if is_bytes(resource) else ((0, ""),):
-        size = 1000 if resource == "cpu" else 1 << power
-        amounts = [f"{value / size:.{2 if is_bytes(resource) else 3}f}".rstrip("0").rstrip(".") for value in values]
+    for power, unit in (*_BINARY_UNITS, (0, "")):
+        amounts = [f"{value / (1 << power):.2f}".rstrip("0").rstrip(".") for value in values]
         shown = [f"{one}{unit if value else ''}" for one, value in zip(amounts, values, strict=True)]
-        if smallest * 10 >= size and len(set(shown)) == len(set(values)):
+        if smallest * 10 >= 1 << power and len(set(shown)) == len(set(values)):
             break
     return shown

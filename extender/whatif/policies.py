@@ -8,13 +8,13 @@ from typing import Any
 from extender.admission.admit import Admit
 from extender.config import load_config
 from extender.config.preemption import PRESETS, PreemptionSection
-from extender.config.values import suggestion
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError, ConfigError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.report.simulation_schema import Simulation
+from extender.utilities.text import suggestion
 from extender.whatif.scenario import Scenario
 from extender.whatif.scheduler import Step
 from extender.whatif.simulator import simulate

@@ -19,6 +19,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Pod, PodDisruptionBudget
+from extender.report.facts.node_facts import facts_of_decision
 from extender.server.guard.guard import guard_filter, guard_preempt
 from extender.server.observability.decision_log import VERBS, KeptDecision
 from extender.server.recording.redact import redact_request
@@ -204,11 +205,13 @@ def call_costs(snapshot: Snapshot, raw: JSON, spent: Costs) -> None:
         encode_preempt(kept.kept)
     records = _records(spent, lambda: record_filter(filtered), lambda: record_prioritize(scored))
     records += _records(spent, lambda: record_preempt(found, victims))
+    for verb, evaluation in (("filter", filtered.evaluation), ("preempt", found.evaluation)):
+        assert evaluation is not None
+        with _timed(spent, f"facts of {verb}"):
+            facts_of_decision(evaluation)
     with _timed(spent, "explain"):
         for verb, record in zip(VERBS, records, strict=True):
-            decision = KeptDecision(
-                f"{verb}-1", verb, 0, 1.0, RecordedPod.of(request.pod), UPSTREAM, "answered", "", record
-            )
+            decision = KeptDecision(f"{verb}-1", 0, 1.0, RecordedPod.of(request.pod), UPSTREAM, "answered", "", record)
             msgspec.json.encode(decision.decision())
 
 

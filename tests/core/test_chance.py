@@ -128,7 +128,7 @@ def test_why_and_explained_decisions_name_it_for_the_node_and_for_the_choice():
     assert (n1.preemption.chance, found.preemption.chance) == (["BudgetOrder"], ["BudgetOrder"])
     decision, _ = preempted(snapshot)
     record, waits = record_preempt(decision, ["n1"]), RecordedPod.of(typed(WAITS))
-    kept = KeptDecision("preempt-1", "preempt", 0, 1.0, waits, Profile(), "answered", "", record).decision()
+    kept = KeptDecision("preempt-1", 0, 1.0, waits, Profile(), "answered", "", record).decision()
     assert kept.ranking is not None
     assert (on(kept, "n1").chance, kept.ranking.chance) == (["BudgetOrder"], ["BudgetOrder"])
 

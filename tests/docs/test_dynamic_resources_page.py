@@ -60,7 +60,7 @@ def explained() -> Iterator[str]:
     arrivals.add_objects(one for one in arriving if one.kind != "Pod")
     pod = arrivals.add_pods([one for one in arriving if one.kind == "Pod"])[0]
     record = record_filter(engine.filter(snapshot, pod, ["worker-1"], UPSTREAM))
-    kept = KeptDecision("filter-1", "filter", 0, 1.0, RecordedPod.of(pod), UPSTREAM, "answered", "", record)
+    kept = KeptDecision("filter-1", 0, 1.0, RecordedPod.of(pod), UPSTREAM, "answered", "", record)
     decision = kept.decision(node="worker-1")
     for show_all in (False, True):
         console = Console(width=200, no_color=True, force_terminal=False)

@@ -80,6 +80,25 @@ def test_every_rejected_node_has_facts_that_explain_its_verdict(category):
     assert category not in CHECKED or seen[CHECKED[category]]
 
 
+@pytest.mark.parametrize("category", [*EVERY_CATEGORY, *CATEGORIES_OF_1_37])
+def test_the_order_of_a_clusters_objects_does_not_show(category):
+    for scenario in load(category, by_profile(24 if "/" in category else 12, 3, 1)):
+        if "error" not in scenario:
+            objects = {
+                kind: some[::-1] if isinstance(some, list) else some for kind, some in scenario["cluster"].items()
+            }
+            assert facts_by_node(scenario) == facts_by_node({**scenario, "cluster": objects}), scenario["id"]
+
+
+def facts_by_node(scenario):
+    scheduler = kube_scheduler_of(scenario.get("config") or {}, version="1.37")
+    pod = typed(scenario["pod"])
+    profile = Evaluated.profile_of(scheduler.for_calls(), pod)
+    evaluation = Evaluation(fresh(scenario, scheduler.features), pod, profile, NOW)
+    of_node = facts_of_nodes(evaluation)
+    return {name: list(of_node(row, plugin)) for row, name, plugin in rejections(evaluation)}
+
+
 def fresh(scenario, features):
     return Snapshot.build(stored_cluster(scenario["cluster"]), features)
 

@@ -30,9 +30,7 @@ SOME = examples(5, 50, 10_000)
 
 
 def kept(verb, pod, profile, record, now=0):
-    return KeptDecision(
-        f"{verb}-1", verb, now, 1.0, RecordedPod.of(typed(pod)), profile, "answered", "version=1", record
-    )
+    return KeptDecision(f"{verb}-1", now, 1.0, RecordedPod.of(typed(pod)), profile, "answered", "version=1", record)
 
 
 class Asked:

@@ -71,18 +71,24 @@ def test_a_device_in_use_is_told_with_its_claim_and_pods():
     ]
 
 
-def test_selectors_are_told_by_number_and_whose_they_are():
+def test_selectors_are_told_by_number_whose_they_are_and_what_they_say():
     models = [device(name, attributes={"model": name}) for name in ("small", "big")]
     slices = resource_slice("s", "n1", [*models, device("bare")])
     asked = the_request(device_class("big", BIG), claim("mine", request("big")), slices)
     assert asked.summary == (
-        "1 of 3 devices matches, 1 free: 1 selector #0 of class big is false, "
-        "1 selector #0 of class big fails: no such key: model. consider using CEL optional chaining (.? followed by "
-        "orValue()) or guarding the check with has() for optional fields"
+        f"1 of 3 devices matches, 1 free: 1 selector #0 of class big ({BIG}) is false, "
+        f"1 selector #0 of class big ({BIG}) fails: no such key: model. consider using CEL optional "
+        "chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
     )
     assert the_request(claim("mine", request("gpu", "true", "false")), slices).summary == (
-        "0 of 3 devices match, 0 free: 3 selector #1 of request r is false"
+        "0 of 3 devices match, 0 free: 3 selector #1 of request r (false) is false"
     )
+
+
+def test_a_long_expression_is_cut_off():
+    slices = resource_slice("s", "n1", devices(1))
+    (found,) = the_request(claim("mine", request("gpu", "false && " * 500 + "false")), slices).devices
+    assert found.why == f"selector #0 of request r ({('false && ' * 17)[:150]}…) is false"
 
 
 def test_a_selector_that_does_not_compile_is_told():
@@ -90,7 +96,8 @@ def test_a_selector_that_does_not_compile_is_told():
     mine = claim("mine", first_available(alternative("gpu"), alternative("gpu", "devise.driver")))
     found = the_claim(mine, resource_slice("s", "n1", devices(1)))
     assert found.requests[1].summary.startswith(
-        "0 of 1 device match, 0 free: 1 selector #0 of request r/s1 does not compile: compilation failed: ERROR"
+        "0 of 1 device match, 0 free: 1 selector #0 of request r/s1 (devise.driver) does not compile: "
+        "compilation failed: ERROR"
     )
 
 
@@ -264,7 +271,7 @@ def test_a_pod_without_claims_has_no_explanation_of_devices():
 def test_many_devices_are_counted_and_some_are_listed():
     pools = [resource_slice(f"s{at}", None, devices(120), pool=f"p{at}", allNodes=True) for at in range(3)]
     asked = the_request(claim("mine", request("gpu", "false")), *pools)
-    assert asked.summary == "0 of 360 devices match, 0 free: 360 selector #0 of request r is false"
+    assert asked.summary == "0 of 360 devices match, 0 free: 360 selector #0 of request r (false) is false"
     assert (len(asked.devices), asked.omitted) == (256, 104)
 
 

@@ -57,7 +57,7 @@ NAMED = {
     ("namespace", "name", "why", "suggested"),
     [
         ("default", "cart-9", "; it has shop/cart-9", ["shop/cart-9"]),
-        ("shop", "cart-8", "; did you mean shop/cart-9?", ["shop/cart-9"]),
+        ("shop", "cart-8", " (did you mean shop/cart-9?)", ["shop/cart-9"]),
         ("default", "web", "; Deployment default/web has the pods default/web-5d9f-abcde", ["default/web-5d9f-abcde"]),
         ("shop", "db", "; StatefulSet default/db has the pods default/db-0", ["default/db-0"]),
         (
@@ -66,8 +66,8 @@ NAMED = {
             "; CronJob default/nightly has the pods default/nightly-28500000-xyz",
             ["default/nightly-28500000-xyz"],
         ),
-        ("default", "web-5d", "; did you mean default/web-5d9f-abcde?", ["default/web-5d9f-abcde"]),
-        ("shap", "cart-9x", "; did you mean shop/cart-9?", ["shop/cart-9"]),
+        ("default", "web-5d", " (did you mean default/web-5d9f-abcde?)", ["default/web-5d9f-abcde"]),
+        ("shap", "cart-9x", " (did you mean shop/cart-9?)", ["shop/cart-9"]),
         ("default", "unlike-any", "", []),
     ],
 )
@@ -142,7 +142,7 @@ def test_reasons_are_counted_with_their_nodes_the_most_common_first():
     ]
     assert found.why == (
         "default/incoming fits on none of 5 nodes: 2 with too little cpu and memory "
-        "(requests 1 cpu, most free: 500m on n1; requests 1Gi memory, most free: 1Mi on n1), "
+        "(requests 1000m cpu, most free: 500m on n1; requests 1024Mi memory, most free: 1Mi on n1), "
         "1 cordoned, 1 with a taint that it does not tolerate, 1 with too little cpu; no eviction would make room"
     )
     assert found.verdict == "DoesNotFit"

@@ -58,7 +58,7 @@ def preempted(
         decision = replace(decision, kept=kept, dropped=decision.dropped | dropped, rejected=rejected)
     record = record_preempt(decision, made)
     return KeptDecision(
-        "preempt-1", "preempt", NOW, 1.0, RecordedPod.of(wanted), profile, "answered", "version=1", record
+        "preempt-1", NOW, 1.0, RecordedPod.of(wanted), profile, "answered", "version=1", record
     ).decision()
 
 
@@ -205,9 +205,7 @@ def test_a_node_that_the_guard_rejected_before_the_others_were_ranked_again_is_r
         rejected={"n1": "x"},
     )
     record = record_preempt(decision, {"n1": SentCandidate(()), **rest})
-    found = KeptDecision(
-        "preempt-1", "preempt", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
-    ).decision()
+    found = KeptDecision("preempt-1", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record).decision()
     assert {one.name: one.outcome for one in found.nodes} == {"n1": "rejected", "n2": "chosen"}
     assert found.rejected == {"n1": "x"}
 
@@ -796,7 +794,7 @@ def test_one_node_is_rendered_alone_with_its_pods():
     snapshot, wanted = built(cluster(FULL)), typed(incoming())
     sent = {"n1": SentCandidate(()), "n2": SentCandidate(())}
     record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
-    one = KeptDecision("preempt-1", "preempt", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record)
+    one = KeptDecision("preempt-1", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record)
     assert [(shown.name, len(shown.pods)) for shown in one.decision("n2", every_pod=False).nodes] == [("n2", 1)]
     assert [(shown.name, len(shown.pods)) for shown in one.decision(every_pod=False).nodes] == [("n1", 0), ("n2", 0)]
     assert one.decision("n3").nodes == []
@@ -815,9 +813,7 @@ SOME = {
 def filtered(nodes: Any, requested: list[str], preemptor: JSON | None = None) -> DecisionReport:
     snapshot, wanted = built(cluster(nodes)), typed(preemptor or incoming())
     record = record_filter(engine.filter(snapshot, wanted, requested, Profile()))
-    return KeptDecision(
-        "filter-1", "filter", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
-    ).decision()
+    return KeptDecision("filter-1", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record).decision()
 
 
 def test_a_filter_says_of_every_node_whether_it_fits_and_whether_an_eviction_would_help():
@@ -839,28 +835,14 @@ def test_a_filter_says_of_every_node_whether_it_fits_and_whether_an_eviction_wou
         (["full"], "default/incoming does not fit on full: Insufficient cpu"),
         (
             ["fits", "full", "important", "cordoned"],
-            "default/incoming fits on 1 of 4 nodes; 2 Insufficient cpu, 1 node(s) were unschedulable",
+            "default/incoming fits on 1 of 4 nodes: 2 with too little cpu, 1 cordoned",
         ),
-        (["full", "important"], "default/incoming fits on none of 2 nodes; 2 Insufficient cpu"),
+        (["full", "important"], "default/incoming fits on none of 2 nodes: 2 with too little cpu"),
         ([], "kube-scheduler sent no node for default/incoming"),
     ],
 )
 def test_the_sentence_of_a_filter(requested, expected):
     assert filtered({**SOME, node("fits-2"): []}, requested).sentence == expected
-
-
-def test_a_node_with_two_reasons_counts_for_each_and_no_reason_stands_twice():
-    nodes = {
-        node("cpu"): [pod("a", cpu="4")],
-        node("both", memory="2Gi"): [pod("b", cpu="4", memory="2Gi")],
-        node("cordoned", unschedulable=True): [],
-        node("few", pods="0"): [],
-    }
-    found = filtered(nodes, [one.name for one in nodes], incoming(memory="1Gi")).sentence
-    assert found == (
-        "default/incoming fits on none of 4 nodes; 2 Insufficient cpu, 1 Insufficient memory, "
-        "1 node(s) were unschedulable, 1 for other reasons"
-    )
 
 
 def test_a_filter_tells_what_is_free_where_a_resource_is_short():
@@ -920,25 +902,13 @@ def test_where_every_node_has_room_nothing_is_recorded_of_it():
     assert record_filter(engine.filter(snapshot, typed(incoming()), ["n1", "n2"], Profile())).free == {}
 
 
-def test_rarer_reasons_of_a_filter_are_counted_together():
-    taints = [{"key": "x", "effect": "NoSchedule"}]
-    nodes = {**SOME, node("tainted", taints=taints): [], node("small", memory="1Ki"): [], node("few", pods="0"): []}
-    found = filtered(nodes, [one.name for one in nodes], incoming(memory="1Gi")).sentence
-    assert found == (
-        "default/incoming fits on 1 of 7 nodes; 2 Insufficient cpu, 1 node(s) were unschedulable, "
-        "1 node(s) had untolerated taint(s), 2 for other reasons"
-    )
-
-
 # --- /prioritize ------------------------------------------------------------------------------------------------------
 
 
 def scored(nodes: Any, requested: list[str], preemptor: JSON | None = None) -> DecisionReport:
     snapshot, wanted = built(cluster(nodes)), typed(preemptor or incoming())
     record = record_prioritize(engine.prioritize(snapshot, wanted, requested, Profile()))
-    return KeptDecision(
-        "prioritize-1", "prioritize", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
-    ).decision()
+    return KeptDecision("prioritize-1", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record).decision()
 
 
 def test_scores_are_rendered_plugin_by_plugin():

@@ -6,7 +6,6 @@ from extender.utilities.text import (
     format_together,
     join_names,
     pluralize,
-    rounded_amount,
     similar_names,
 )
 
@@ -42,34 +41,34 @@ def test_a_count_has_its_noun():
 
 
 @pytest.mark.parametrize(
-    ("resource", "value", "exact", "rounded"),
+    ("resource", "value", "exact"),
     [
-        ("memory", 15839424 << 10, "15839424Ki", "15.1Gi"),
-        ("memory", -(15839424 << 10), "-15839424Ki", "-15.1Gi"),
-        ("memory", 4 << 30, "4Gi", "4Gi"),
-        ("memory", (1 << 30) + 1, "1073741825", "1Gi"),
-        ("hugepages-2Mi", 1000, "1000", "1000"),
-        ("cpu", 2500, "2500m", "2500m"),
-        ("cpu", 3000, "3", "3"),
-        ("example.com/gpu", 2048, "2048", "2048"),
-        ("memory", 0, "0", "0"),
+        ("memory", 15839424 << 10, "15839424Ki"),
+        ("memory", -(15839424 << 10), "-15839424Ki"),
+        ("memory", 4 << 30, "4Gi"),
+        ("memory", (1 << 30) + 1, "1073741825"),
+        ("hugepages-2Mi", 1000, "1000"),
+        ("cpu", 2500, "2500m"),
+        ("cpu", 3000, "3"),
+        ("example.com/gpu", 2048, "2048"),
+        ("memory", 0, "0"),
     ],
 )
-def test_an_exact_amount_can_be_rounded_again(resource, value, exact, rounded):
+def test_an_exact_amount_is_as_kubectl_prints_it(resource, value, exact):
     assert format_amount(resource, value, is_exact=True) == exact
-    assert rounded_amount(resource, exact) == rounded
 
 
 @pytest.mark.parametrize(
     ("resource", "values", "shown"),
     [
-        pytest.param("cpu", [5000, 5500, 7910], ["5", "5.5", "7.91"], id="cores"),
-        pytest.param("cpu", [0, 5, 8000], ["0", "0.005", "8"], id="a few millicores"),
+        pytest.param("cpu", [3000, 0, 64000], ["3", "0", "64"], id="whole cores"),
+        pytest.param("cpu", [3000, 2800, 0, -500], ["3000m", "2800m", "0", "-500m"], id="millicores of all"),
         pytest.param("memory", [30080 << 20, 0, 32 << 30], ["29.38Gi", "0", "32Gi"], id="the largest unit"),
         pytest.param("memory", [5 << 20, 64 << 30], ["5Mi", "65536Mi"], id="a small amount stays one"),
         pytest.param("memory", [(4 << 30) + (1 << 20), 4 << 30], ["4097Mi", "4096Mi"], id="a small difference, too"),
         pytest.param("memory", [0, 0], ["0", "0"], id="nothing"),
         pytest.param("pods", [3, 110], ["3", "110"], id="a count"),
+        pytest.param("example.com/gpu", [2**62 + 1, 0], [f"{2**62 + 1}", "0"], id="a count that no float holds"),
     ],
 )
 def test_amounts_of_a_row_have_one_unit(resource, values, shown):

@@ -3,6 +3,7 @@
 Rule: names and messages are printed through `tables.text`, so that no input can control the terminal.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -235,19 +236,29 @@ def scores_table(decision: DecisionReport, nodes: Sequence[NodeReport], *, show_
 
 def render_other_nodes(decision: DecisionReport, show_all: bool) -> Iterator[RenderableType]:
     """Group the nodes that are not candidates by outcome and reason, largest group first."""
-    groups: dict[tuple[schema.NodeOutcome, str], list[str]] = {}
+    groups: dict[tuple[schema.NodeOutcome, str], list[NodeReport]] = {}
     for node in decision.nodes:
         if node.rank is None and node.outcome != "scored":
-            groups.setdefault((node.outcome, _group_reason(node)), []).append(node.name)
+            groups.setdefault((node.outcome, _group_reason(node)), []).append(node)
     if not groups:
         return
     yield from section_heading("nodes" if decision.verb == "filter" else "other nodes")
     rows = []
-    for (outcome, why), names in sorted(groups.items(), key=lambda one: -len(one[1])):
-        nodes = join_names(names, len(names) if show_all else MAX_NAMES_PER_CELL)
+    for (outcome, why), nodes in sorted(groups.items(), key=lambda one: -len(one[1])):
+        names = join_names([one.name for one in nodes], len(nodes) if show_all else MAX_NAMES_PER_CELL)
         label = text(NODE_OUTCOMES[outcome].label, NODE_OUTCOMES[outcome].style)
-        rows.append((len(names), label, why, nodes))
+        rows.append((len(nodes), label, why + _common_fact(nodes), names))
     yield AdaptiveTable(("NODES", "OUTCOME", "REASON", "NAMES"), rows, lead=2)
+
+
+def _common_fact(nodes: Sequence[NodeReport]) -> str:
+    """Return in brackets the fact that most of these nodes share, such as a taint; "" without one."""
+    known = [one.because for one in nodes if one.because]
+    for why, count in Counter(because[0] for because in known).most_common(1):
+        if 2 * count > len(known):
+            looked_at = f" of {len(known)} looked at" if len(known) < len(nodes) else ""
+            return f" ({why}{f' on {count}{looked_at}' if count < len(nodes) else ''})"
+    return ""
 
 
 def _group_reason(node: NodeReport) -> str:

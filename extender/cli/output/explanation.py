@@ -16,7 +16,7 @@ from extender.cli.output.decision_report import Invocation
 from extender.cli.sources.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
 from extender.errors import printable_json
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionReport, DecisionSummary, VerbName
-from extender.utilities.text import join_names, similar_names
+from extender.utilities.text import did_you_mean, join_names, similar_names
 
 _MAX_SUGGESTED_NODES = 10
 """Maximum number of node names listed if the decision does not mention the node of --node."""
@@ -119,24 +119,23 @@ def _exit_without_decision(
     restrictions = "".join(f"{word}{value}" for word, value in options if value is not None)
     left_out = _decode_summaries(source.list_decisions(DecisionListOptions(subject))) if restrictions else []
     if not left_out:
-        _exit_not_found(f"no retained decision mentions {subject!r}", _suggest_subjects(source, subject))
+        _exit_not_found(f"no retained decision mentions {subject!r}", *_suggest_subjects(source, subject))
     counts = " and ".join(f"{count} of {verb}" for verb, count in Counter(one.verb for one in left_out).items())
     hint = f"retained are {counts}: {invocation.command} {subject} --list"
     _exit_not_found(f"no retained decision{restrictions} mentions {subject!r}", hint)
 
 
-def _suggest_subjects(source: DecisionSource, subject: str) -> str:
-    """Return a hint: similar pod names in the retained decisions, or that none are retained."""
+def _suggest_subjects(source: DecisionSource, subject: str) -> tuple[str, str]:
+    """Return a hint, and similar pod names in the retained decisions."""
     summaries = _decode_summaries(source.list_decisions(DecisionListOptions()))
     if not summaries:
-        return "none are retained: has kube-scheduler called the service since it started?"
+        return "none are retained: has kube-scheduler called the service since it started?", ""
     names = {name for one in summaries for name in (one.pod, *one.victims)}
     by_short_name = {name.rpartition("/")[2]: name for name in sorted(names)}
     close = similar_names(subject, names, 3) or [
         by_short_name[name] for name in similar_names(subject.rpartition("/")[2], by_short_name, 3)
     ]
-    guess = f"did you mean {' or '.join(close)}? " if close else ""
-    return f"{guess}run extender explain to list the retained decisions"
+    return "run extender explain to list the retained decisions", did_you_mean(close)
 
 
 def _suggest_nodes(node: str, names: Sequence[str]) -> str:
@@ -148,8 +147,8 @@ def _suggest_nodes(node: str, names: Sequence[str]) -> str:
     return f"it mentions {join_names(close + others, len(close) + _MAX_SUGGESTED_NODES)}"
 
 
-def _exit_not_found(message: str, hint: str) -> NoReturn:
-    logs.print_message(f"{message}; {hint}")
+def _exit_not_found(message: str, hint: str, suggested: str = "") -> NoReturn:
+    logs.print_message(f"{message}{suggested}; {hint}")
     raise typer.Exit(1)
 
 

@@ -85,7 +85,7 @@ class _SingleDecision(DecisionLog):
     """Collects one decision, under its recorded ID."""
 
     def __init__(self, decision_id: str) -> None:
-        super().__init__(1, sys.maxsize)
+        super().__init__(1, sys.maxsize, facts_share=1)
         self._id = decision_id
         self.kept: KeptDecision | None = None
 

@@ -23,9 +23,10 @@ from extender.config.scheduler.schema import (
     KubeSchedulerConfiguration,
     ProfileSection,
 )
-from extender.config.values import closest, nanoseconds_of
+from extender.config.values import nanoseconds_of
 from extender.core.profile import KubeScheduler, OtherExtender, PreemptionPolicy
 from extender.utilities.hosts import is_loopback
+from extender.utilities.text import closest
 
 Severity = Literal["error", "warning", "note"]
 """error: calls fail; warning: calls do not have the effect that the files describe."""

@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictI
 
 from extender.config.decoding import Section
 from extender.config.scheduler.plugins import EXTENSION_POINTS
-from extender.config.values import nanoseconds_of, suggestion
+from extender.config.values import nanoseconds_of
+from extender.utilities.text import suggestion
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"

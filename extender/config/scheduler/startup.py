@@ -45,11 +45,12 @@ from extender.config.scheduler.schema import (
     KubeSchedulerConfiguration,
     ProfileSection,
 )
-from extender.config.values import closest, nanoseconds_of
+from extender.config.values import nanoseconds_of
 from extender.core.profile import KubeScheduler
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import is_qualified_name
 from extender.k8s.version.features import Features
+from extender.utilities.text import closest
 
 Refusals = Iterator[tuple[KeyPath, str, str]]
 """(path, why kube-scheduler does not start, advice or "")."""

@@ -17,7 +17,7 @@ import numpy as np
 from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, clamped, grown
 from extender.k8s.kinds import Key
 from extender.k8s.objects import ObjectMeta, Pod
-from extender.k8s.requests import is_resize_infeasible, running_usage
+from extender.k8s.requests import is_resize_infeasible, resize_pending_reason, running_usage
 from extender.k8s.time import parse_time
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
 from extender.utilities.groups import remove_member
@@ -365,7 +365,7 @@ def _same_status(one: Pod, other: Pod) -> bool:
         and a.init_container_statuses == b.init_container_statuses
         and a.resources == b.resources
         and a.allocated_resources == b.allocated_resources
-        and is_resize_infeasible(one) == is_resize_infeasible(other)
+        and resize_pending_reason(one) == resize_pending_reason(other)
     )
 
 

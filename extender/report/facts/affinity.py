@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import islice
+from heapq import nsmallest
 from typing import Literal
 
 import numpy as np
@@ -24,8 +24,8 @@ from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.snapshot.arrays import IntArray, PodAmounts
 from extender.k8s.affinity import AffinityTerm
 from extender.k8s.selectors import SelectorError
-from extender.report.facts.collected import MAX_COLLECTED, limited
-from extender.report.facts.schema import MAX_LISTED, MAX_PODS, AnyFact, DomainCount, FactsOf, PodAffinityFact
+from extender.report.facts.collected import MAX_COLLECTED, first_domains, first_pods, limited
+from extender.report.facts.schema import MAX_LISTED, AnyFact, DomainCount, FactsOf, PodAffinityFact
 from extender.utilities.text import join_names
 
 
@@ -69,7 +69,7 @@ def _exclusions(
         for pod, code in zip(rows[placed].tolist(), column.codes[nodes[placed]].tolist(), strict=True):
             pods_of[key].setdefault(code, {}).setdefault(text, []).append(pod)
 
-    columns = {key: snapshot.label(key) for key in pods_of}
+    columns = {key: snapshot.label(key) for key in sorted(pods_of)}
 
     # 2. The facts of a domain, and their number: a pod may have thousands of terms.
     @cache
@@ -82,10 +82,10 @@ def _exclusions(
                 selector=selector,
                 namespaces=namespaces,
                 domain=columns[key].values[code],
-                pods=tuple([snapshot.pods[pod].key for pod in pods[:MAX_PODS]]),
+                pods=first_pods(snapshot.pods[pod] for pod in pods),
                 count=len(pods),
             )
-            for (selector, namespaces), pods in islice(groups.items(), MAX_COLLECTED)
+            for (selector, namespaces), pods in nsmallest(MAX_COLLECTED, groups.items())
         ]
         return first, len(groups)
 
@@ -128,8 +128,8 @@ def _attractions(evaluation: Evaluation) -> FactsOf:
         assert isinstance(matching, PodAmounts)
         codes = column.codes[matching.nodes]
         counts = np.bincount(codes, minlength=len(column.values))
-        most = np.argsort(-counts, kind="stable")[:MAX_LISTED].tolist()
-        domains = tuple(DomainCount(domain=column.values[one], pods=int(counts[one])) for one in most if counts[one])
+        most = first_domains(column.values, -counts, np.flatnonzero(counts))
+        domains = tuple(DomainCount(domain=column.values[one], pods=int(counts[one])) for one in most)
         found.append((column, counts, replace(common, topology_key=key, count=len(codes), domains=domains)))
     # The first pod of a series needs no match, only the labels.
     needs_match = not check.matches_itself or any(fact.count for _, _, fact in found)

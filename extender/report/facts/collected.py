@@ -1,13 +1,18 @@
-"""Collect facts of one plugin about many nodes, a limited number of each node."""
+"""Collect facts of one plugin about many nodes, a limited number of each node.
+
+Rule: what a fact lists is sorted: the order in which the cluster was read must not show.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
+from heapq import nsmallest
 from typing import TypeVar
 
 import numpy as np
 
-from extender.core.snapshot.arrays import BoolArray
-from extender.report.facts.schema import AnyFact, MoreFact
+from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.k8s.objects import Pod
+from extender.report.facts.schema import MAX_LISTED, MAX_PODS, AnyFact, MoreFact
 
 T = TypeVar("T")
 
@@ -40,6 +45,18 @@ class CollectedFacts:
                 self._counts_all = False
                 return
             yield one
+
+
+def first_pods(pods: Iterable[Pod]) -> tuple[str, ...]:
+    """Return `namespace/name` of the pods that a fact lists."""
+    return tuple(nsmallest(MAX_PODS, (pod.key for pod in pods)))
+
+
+def first_domains(names: Sequence[str], keys: IntArray, codes: IntArray) -> list[int]:
+    """Return the `codes` that a fact lists: those with the smallest `keys` [code], and of equal ones by `names`."""
+    if len(codes) > MAX_LISTED:  # thousands of domains are not all sorted by name
+        codes = codes[keys[codes] <= np.partition(keys[codes], MAX_LISTED)[MAX_LISTED]]
+    return nsmallest(MAX_LISTED, codes.tolist(), key=lambda code: (keys[code], names[code]))
 
 
 def limited(facts: Sequence[AnyFact], total: int, *, counts_all: bool = True) -> Sequence[AnyFact]:

@@ -5,11 +5,12 @@ Rule: nothing is decided here: a fact explains the verdict of an Evaluation.
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cache, partial
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from extender.core.evaluation import Evaluation
@@ -32,10 +33,17 @@ from extender.core.framework.plugins import (
     volume_restrictions,
     volume_zone,
 )
+from extender.core.framework.scheduling_signature import template_signature
 from extender.core.framework.status import Code
+from extender.core.profile import Profile
+from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.derived import MAX_KEY_BYTES, derived
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import quantity
+from extender.k8s.objects import Pod
 from extender.k8s.requests import PODS
 from extender.report.facts.affinity import pod_affinity_facts
+from extender.report.facts.collected import first_pods
 from extender.report.facts.devices import device_facts
 from extender.report.facts.nodes import (
     cordon_facts,
@@ -47,7 +55,6 @@ from extender.report.facts.nodes import (
 from extender.report.facts.ports import port_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS, resource_facts
 from extender.report.facts.schema import (
-    MAX_PODS,
     AnyFact,
     DeviceRequestFact,
     FactCount,
@@ -65,6 +72,7 @@ from extender.report.facts.spread import spread_facts
 from extender.report.facts.volume_use import volume_limit_facts, volume_restriction_facts
 from extender.report.facts.volumes import volume_binding_facts, volume_zone_facts
 from extender.report.pod_schema import NodeDiagnosis
+from extender.utilities.lru import LRU
 
 FACTS: dict[str, Callable[[Evaluation], FactsOf]] = {
     node_unschedulable.NAME: cordon_facts,
@@ -93,10 +101,20 @@ MAX_FACTS_OF_NODE = 12
 MAX_SUMMARIZED = 5
 """Maximum number of facts in a summary."""
 
+MAX_NODES_OF_DECISION = 50
+"""Maximum number of nodes of a decision that have facts: a fact takes some 10 µs."""
+
+MAX_BYTES_OF_DECISION = 256 << 10
+"""Maximum size of the facts of a decision as JSON: they quote what tenants write. Larger ones are left out."""
+
+_MAX_KNOWN = 64
+"""Maximum number of templates, with the nodes of a request, whose facts are cached."""
+
 
 def facts_of_nodes(evaluation: Evaluation) -> Callable[[int, str], Sequence[AnyFact]]:
     """Return (node row, plugin that rejects the node) -> facts. The snapshot must not change meanwhile."""
     run, nominated = evaluation.filter, _nominated_facts(evaluation)
+    prepared: dict[str, FactsOf] = {}
     # PreFilter leaves nodes out in the name of the framework: the plugins that name the others are the cause. If they
     # agree on no node, the run does not say which ones.
     naming = sorted(run.prefilter_plugins)
@@ -110,13 +128,14 @@ def facts_of_nodes(evaluation: Evaluation) -> Callable[[int, str], Sequence[AnyF
             and PREFILTERS[name](evaluation.context).node_names is not None
         ]
 
-    @cache
-    def of_plugin(name: str) -> FactsOf:
-        return FACTS[name](evaluation)
-
     def facts(row: int, plugin: str) -> Sequence[AnyFact]:
-        names = [name for name in ([plugin] if plugin else naming) if name in FACTS]
-        found = [*chain.from_iterable(of_plugin(name)(row) for name in names), *nominated.get(row, ())]
+        found: list[AnyFact] = []
+        for name in [plugin] if plugin else naming:
+            if name in FACTS:
+                if name not in prepared:
+                    prepared[name] = FACTS[name](evaluation)
+                found += prepared[name](row)
+        found += nominated.get(row, ())
         left_out = len(found) - MAX_FACTS_OF_NODE
         return [*found[:MAX_FACTS_OF_NODE], MoreFact(count=left_out)] if left_out > 0 else found
 
@@ -126,9 +145,9 @@ def facts_of_nodes(evaluation: Evaluation) -> Callable[[int, str], Sequence[AnyF
 def _nominated_facts(evaluation: Evaluation) -> dict[int, list[NominatedFact]]:
     """Return row -> the fact about a node that would take the pod without the pods nominated to it."""
     run, nominees = evaluation.filter, evaluation.context.nominees
-    by_row: dict[int, list[str]] = {}
+    by_row: dict[int, list[Pod]] = {}
     for pod in nominees:
-        by_row.setdefault(evaluation.context.snapshot.node_row[pod.status.nominated_node_name], []).append(pod.key)
+        by_row.setdefault(evaluation.context.snapshot.node_row[pod.status.nominated_node_name], []).append(pod)
     if not by_row:
         return {}
     # The first check to reject the node may not be the only one.
@@ -136,8 +155,8 @@ def _nominated_facts(evaluation: Evaluation) -> dict[int, list[NominatedFact]]:
         [check.codes(alone) == Code.SUCCESS for check, alone in zip(run.checks, run.headrooms[1], strict=True)]
     )
     return {
-        row: [NominatedFact(pods=tuple(names[:MAX_PODS]), count=len(names))]
-        for row, names in by_row.items()
+        row: [NominatedFact(pods=first_pods(pods), count=len(pods))]
+        for row, pods in by_row.items()
         if run.rejected_by[row] >= 0 and fits_alone[row]
     }
 
@@ -148,14 +167,21 @@ def facts_about(reason: str, facts: Iterable[AnyFact]) -> list[AnyFact]:
     return [one for one in facts if not isinstance(one, ResourceFact | ResizeFact) or one.resource == resource]
 
 
-def summarize(nodes: Iterable[NodeDiagnosis], reason: str | None = None) -> list[FactCount]:
+class NodeFacts(NamedTuple):
+    """The facts about a node."""
+
+    name: str
+    facts: Sequence[AnyFact]
+
+
+def summarize(nodes: Iterable[NodeDiagnosis | NodeFacts], reason: str | None = None) -> list[FactCount]:
     """Return the most common causes among the facts of these nodes, with the number of nodes.
 
     `reason`: only what explains this reason.
     """
     nodes_of: dict[Hashable, int] = defaultdict(int)
     closest: dict[Hashable, tuple[int, str, AnyFact]] = {}
-    alike: dict[tuple[int, ...], tuple[NodeDiagnosis, int]] = {}
+    alike: dict[tuple[int, ...], tuple[NodeDiagnosis | NodeFacts, int]] = {}
     for node in nodes:  # many nodes have the same facts, as the same objects
         key = tuple(map(id, node.facts))
         first, size = alike.get(key, (node, 0))
@@ -185,3 +211,65 @@ _MISSING: dict[type, Callable[[Any], int]] = {
     DeviceRequestFact: lambda fact: -fact.free,
 }
 """Kind of fact -> how far the node is from fitting. Of other kinds the first node stands for all."""
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionFacts:
+    """What exactly rejects the nodes of a decision, of up to MAX_NODES_OF_DECISION nodes."""
+
+    of_node: Mapping[str, Sequence[AnyFact]]
+    size: int
+    """Approximate memory in bytes."""
+
+
+NO_FACTS = DecisionFacts({}, 0)
+
+
+def facts_of_decision(evaluation: Evaluation) -> DecisionFacts:
+    """Return facts about the nodes that a /filter rejects, or that no eviction helps of those sent with a /preempt.
+
+    Call it before the snapshot changes.
+    """
+    context, places = evaluation.context, _rejected(evaluation)
+    if not len(places):
+        return NO_FACTS
+    signature, known = template_signature(context.pod), _known(context.snapshot)
+    if signature is None or len(signature) > MAX_KEY_BYTES:  # the pod has something of its own, or very much
+        return _computed(evaluation, places)
+    key = id(context.profile), signature, evaluation.rows[places].tobytes()
+    return known.use_or_make(key, lambda: (_computed(evaluation, places), context.profile))[0]
+
+
+def _rejected(evaluation: Evaluation) -> IntArray:
+    """Return the indexes of the nodes that get facts, spread over all in the order of the request."""
+    if evaluation.node_names is not None:  # some nodes were in the snapshot for this decision only
+        return np.zeros(0, np.int64)
+    if evaluation.refusal is not None if evaluation.sent is not None else evaluation.fits_on_all_rows:
+        return np.zeros(0, np.int64)
+    if evaluation.sent is None:
+        places = np.flatnonzero(evaluation.statuses.codes)  # without Success, which is 0
+    else:
+        places = np.flatnonzero(evaluation.filter.codes[evaluation.rows] == Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+    return places[:: 1 + max(0, len(places) - 1) // MAX_NODES_OF_DECISION]
+
+
+def _computed(evaluation: Evaluation, places: IntArray) -> DecisionFacts:
+    facts, names = facts_of_nodes(evaluation), evaluation.context.snapshot.node_names
+    rows = evaluation.rows[places]
+    statuses = evaluation.filter.statuses(rows).to_list()
+    of_node = {names[row]: facts(row, one.plugin) for row, one in zip(rows.tolist(), statuses, strict=True)}
+    distinct = {id(fact): fact for some in of_node.values() for fact in some}
+    size = len(msgspec.json.encode([*distinct.values()]))
+    return DecisionFacts(of_node, 200 * len(of_node) + 4 * size) if size <= MAX_BYTES_OF_DECISION else NO_FACTS
+
+
+@derived("any")
+def _known(_snapshot: Snapshot) -> LRU[tuple[int, bytes, bytes], tuple[DecisionFacts, Profile]]:
+    """Return the cache: (id of the profile, signature of the pod, node rows) -> facts, and the profile itself.
+
+    While it is kept, no other profile gets its id.
+    """
+    return LRU(_MAX_KNOWN)

@@ -6,6 +6,7 @@ NodeUnschedulable, NodeName, TaintToleration, NodeAffinity and NodeDeclaredFeatu
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cache
+from heapq import nsmallest
 from itertools import chain
 from typing import Literal
 
@@ -151,9 +152,9 @@ def _requirements(
         one, values = requirements[index], dict[str, int]()
         if isinstance(one, Requirement):
             column = snapshot.label(one.key)
-            found = Counter(dict(zip(column.values, np.bincount(column.codes).tolist(), strict=True)))
-            found.pop(None, None)
-            values = dict(found.most_common(MAX_LISTED))
+            counts_of = Counter(dict(zip(column.values, np.bincount(column.codes).tolist(), strict=True)))
+            counts_of.pop(None, None)
+            values = dict(nsmallest(MAX_LISTED, counts_of.items(), key=lambda item: (-item[1], item[0])))
         return NodeRequirementFact(
             source=source,
             term=term,

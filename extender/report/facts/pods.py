@@ -1,7 +1,7 @@
 """Facts about the pod itself, whichever nodes there are."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from heapq import nsmallest
 
 from extender.core.framework.filter import scheduling_context
 from extender.core.framework.plugins import plugins_missing_permissions
@@ -11,7 +11,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
 from extender.k8s.kinds import KINDS
 from extender.k8s.objects import SCHEDULING, Pod
-from extender.k8s.requests import is_resize_deferred, is_resize_infeasible, resize_requests, running_usage
+from extender.k8s.requests import is_resize_deferred, resize_pending_reason, resize_requests, running_usage
 from extender.k8s.storage.volumes import WAIT_FOR_FIRST_CONSUMER, claim_class, claim_uses, selected_node
 from extender.k8s.version.features import Features
 from extender.report.facts.schema import (
@@ -60,8 +60,8 @@ def pod_facts(snapshot: Snapshot, pod: Pod, profile: Profile | None) -> list[Any
 
 
 def nomination_facts(snapshot: Snapshot, pods: Iterable[Pod]) -> Iterator[NominationFact]:
-    """Yield the nominations of pods, of the first few."""
-    for one in islice(pods, MAX_LISTED):
+    """Yield the nominations of the first few pods."""
+    for one in nsmallest(MAX_LISTED, pods, key=lambda pod: pod.key):
         node = one.status.nominated_node_name
         yield NominationFact(pod=one.key, node=node, priority=one.priority, node_exists=node in snapshot.node_row)
 
@@ -80,7 +80,7 @@ def _unbound_claims(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
 
 def resize_facts(pod: Pod, features: Features) -> Iterator[ResizeFact]:
     """Yield the resources of which the pod wants more or less than its node has granted it yet."""
-    if not pod.status.conditions or not (is_resize_deferred(pod) or is_resize_infeasible(pod)):
+    if not resize_pending_reason(pod):
         return
     wanted, allocated = resize_requests(pod, features)
     counted = running_usage(pod, features).requests

@@ -1,13 +1,12 @@
 """Facts about resources: too little left, too many pods, and pods that wait for a resize (NodeResourcesFit)."""
 
 from collections import defaultdict
-from collections.abc import Callable
 from functools import cache, partial
 
 import numpy as np
 
 from extender.core.evaluation import Evaluation
-from extender.core.framework.plugins.node_resources import ResourceConstraint
+from extender.core.framework.plugins.node_resources import PendingResizeIndex, ResourceConstraint
 from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
@@ -31,44 +30,52 @@ def resource_facts(evaluation: Evaluation) -> FactsOf:
     if found is None:
         return lambda _row: ()
     check, headroom = found
-    columns = [_column_facts(snapshot, check, headroom, column) for column in range(len(check.names))]
+    column_of = cache(partial(_Column, snapshot, check, headroom))
     requests, resizing = incoming_requests(context.pod, context.features), _resizing(snapshot)
     nowhere = [_of_no_node(name, requests[name]) for name in sorted(check.absent)]
 
     def facts(row: int) -> list[AnyFact]:
         found = list[AnyFact]()
-        for column in np.flatnonzero(headroom[:, row] < 0).tolist():
-            found.append(columns[column](row))
-            found += [one for one in resizing.get(row, ()) if one.resource == check.names[column]]
+        for column, left in enumerate(headroom[:, row].tolist()):
+            if left < 0:
+                found.append(column_of(column).fact(row))
+                found += [one for one in resizing.get(row, ()) if one.resource == check.names[column]]
         return [*found, *nowhere] if found else found
 
     return facts
 
 
-def _column_facts(
-    snapshot: Snapshot, check: ResourceConstraint, headroom: IntArray, column: int
-) -> Callable[[int], ResourceFact]:
-    """Return node row -> the fact about a node with too little of a resource that the pod requests."""
-    name, requested = check.names[column], check.amounts[column]
-    if name in BASE_RESOURCES:
-        base = BASE_RESOURCES.index(name)
-        capacity, used = snapshot.allocatable[base], snapshot.used[base]
-    else:
-        capacity, used = snapshot.scalar_allocatable(name), snapshot.scalar_used(name)
-    free = headroom[column] + requested
-    most = int(free.argmax()) if capacity.max() > 0 else None
-    frees, capacities, useds = free.tolist(), capacity.tolist(), used.tolist()
-    amount = cache(partial(format_amount, name, is_exact=True))
-    return lambda row: ResourceFact(
-        resource=name,
-        requested=amount(requested),
-        free=amount(frees[row]),
-        allocatable=amount(capacities[row]),
-        used=amount(useds[row]),
-        is_too_small=requested > capacities[row],
-        most_free="0" if most is None else amount(frees[most]),
-        most_free_node="" if most is None else snapshot.node_names[most],
-    )
+class _Column:
+    """A resource that the pod requests, with its amounts on every node."""
+
+    def __init__(self, snapshot: Snapshot, check: ResourceConstraint, headroom: IntArray, column: int) -> None:
+        self._name, self._requested = check.names[column], check.amounts[column]
+        if self._name in BASE_RESOURCES:
+            capacity = snapshot.allocatable[BASE_RESOURCES.index(self._name)]
+        else:
+            capacity = snapshot.scalar_allocatable(self._name)
+        # Summing up the pods again would take longer than the filter did.
+        free, used = headroom[column] + self._requested, capacity - check.headroom[column] - self._requested
+        most = None
+        if capacity.max() > 0:
+            rows = np.flatnonzero(free == free.max())
+            most = int(rows[snapshot.name_order[rows].argmin()])
+        self._free, self._capacity, self._used = free, capacity, used
+        self._amount = cache(partial(format_amount, self._name, is_exact=True))
+        self._most = ("0", "") if most is None else (self._amount(int(free[most])), snapshot.node_names[most])
+
+    def fact(self, row: int) -> ResourceFact:
+        """Return the fact about a node with too little of it."""
+        return ResourceFact(
+            resource=self._name,
+            requested=self._amount(self._requested),
+            free=self._amount(int(self._free[row])),
+            allocatable=self._amount(int(self._capacity[row])),
+            used=self._amount(int(self._used[row])),
+            is_too_small=bool(self._requested > self._capacity[row]),
+            most_free=self._most[0],
+            most_free_node=self._most[1],
+        )
 
 
 def _of_no_node(name: str, requested: int) -> ResourceFact:
@@ -88,7 +95,8 @@ def _of_no_node(name: str, requested: int) -> ResourceFact:
 def _resizing(snapshot: Snapshot) -> dict[int, list[ResizeFact]]:
     """Return node row -> its pods whose resize is deferred or infeasible, by resource."""
     found = defaultdict[int, list[ResizeFact]](list)
-    for row, pod in snapshot.running_pods():
-        if resizes := list(resize_facts(pod, snapshot.features)):
-            found[int(snapshot.pod_node[row])] += resizes
+    for row in snapshot.index(PendingResizeIndex).rows:
+        found[int(snapshot.pod_node[row])] += resize_facts(snapshot.pods[row], snapshot.features)
+    for facts in found.values():
+        facts.sort(key=lambda one: one.pod)
     return found

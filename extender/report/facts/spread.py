@@ -15,7 +15,8 @@ from extender.core.framework.plugins.pod_topology_spread import (
     matches_per_domain,
 )
 from extender.core.snapshot.arrays import BoolArray
-from extender.report.facts.schema import MAX_LISTED, DomainCount, FactsOf, SpreadFact
+from extender.report.facts.collected import first_domains
+from extender.report.facts.schema import DomainCount, FactsOf, SpreadFact
 
 
 def spread_facts(evaluation: Evaluation) -> FactsOf:
@@ -44,14 +45,14 @@ def _constraint_facts(
     context, labels = evaluation.context, evaluation.context.snapshot.label(constraint.topology_key)
     counts, exists = matches_per_domain(context, constraint, counting)
     domains = np.flatnonzero(exists)
-    fewest = domains[np.argsort(counts[domains], kind="stable")]
+    fewest = first_domains(labels.values, counts, domains)
     has_enough = len(domains) >= constraint.min_domains
     common = SpreadFact(
         topology_key=constraint.topology_key,
         selector=str(constraint.selector),
         max_skew=constraint.max_skew,
         self_matching=int(constraint.selector.matches(context.pod.metadata.labels)),
-        minimum=int(counts[fewest[0]]) if has_enough and len(fewest) else 0,
+        minimum=int(counts[fewest[0]]) if has_enough and fewest else 0,
         min_domains=0 if has_enough else constraint.min_domains,
         domains=tuple(
             DomainCount(
@@ -59,7 +60,7 @@ def _constraint_facts(
                 pods=int(counts[code]),
                 rejected_by=tuple(_rejected_by(evaluation, counting & (labels.codes == code))),
             )
-            for code in fewest[:MAX_LISTED].tolist()
+            for code in fewest
         ),
         count=len(domains),
     )

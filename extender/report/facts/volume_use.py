@@ -14,8 +14,8 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.volume_index import storage
 from extender.k8s.objects import Pod
 from extender.k8s.storage.volumes import named_claims
-from extender.report.facts.collected import CollectedFacts
-from extender.report.facts.schema import MAX_PODS, FactsOf, InUseFact, MissingOnNodeFact, VolumeLimitFact
+from extender.report.facts.collected import CollectedFacts, first_pods
+from extender.report.facts.schema import FactsOf, InUseFact, MissingOnNodeFact, VolumeLimitFact
 from extender.report.facts.volumes import claim_facts
 
 
@@ -64,7 +64,7 @@ def _users_of_nodes(
 
 
 def _in_use(users: list[Pod], *, claim: str = "", disk: str = "") -> InUseFact:
-    return InUseFact(claim=claim, disk=disk, users=tuple(one.key for one in users[:MAX_PODS]), total=len(users))
+    return InUseFact(claim=claim, disk=disk, users=first_pods(users), total=len(users))
 
 
 def volume_limit_facts(plugin: str, evaluation: Evaluation) -> FactsOf:

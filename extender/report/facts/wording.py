@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
+from extender.k8s import quantity
 from extender.report.facts import schema as facts
 from extender.report.facts.schema import AnyFact, FactCount
-from extender.utilities.text import join_names, more, pluralize, rounded_amount, shortened
+from extender.utilities.text import format_together, join_names, more, pluralize, shortened
 
 if TYPE_CHECKING:  # commands that ask a service start without the objects of Kubernetes
     from extender.k8s.objects import Taint
@@ -43,9 +44,6 @@ VOLUME_MISMATCHES: dict[facts.VolumeMismatch, str] = {
     "Taken": "goes to another claim of the pod",
 }
 
-MAX_EXPRESSION_CHARACTERS = 300
-"""Maximum length of a CEL expression in a sentence."""
-
 
 def describe_fact(fact: AnyFact) -> str:
     """Return what rejects one node, and what is known of the other nodes."""
@@ -59,7 +57,7 @@ def describe_cause(found: FactCount, *, in_full: bool = False) -> str:
         case facts.NodeRequirementFact() if fact.requirement:
             phrase = f"{_requirement(fact)}, which {_nodes_that(fact.meeting, 'meets', 'meet')}"
         case facts.ResourceFact() if fact.resource != "pods" and fact.most_free_node and found.nodes > 1:
-            requested, free = _amounts(fact.resource, fact.requested, fact.free)
+            requested, free, _, _ = _room(fact)
             phrase = f"requests {requested} {fact.resource}, most free: {free} on {found.node}"
         case facts.VolumeTopologyFact():
             phrase = _volume_fact(fact)
@@ -71,15 +69,17 @@ def describe_cause(found: FactCount, *, in_full: bool = False) -> str:
     return "; ".join((phrase, *_in_the_cluster(fact))) if in_full else phrase
 
 
-def in_brackets(causes: Sequence[FactCount], nodes: int, reason: str = "") -> str:
+def in_brackets(causes: Sequence[FactCount], nodes: int, reason: str = "", looked_at: int | None = None) -> str:
     """Return the causes of `nodes` nodes as ` (a; b on 2)`, without counts where they hold for all; "" for none.
 
     `causes`: the most common first; a second one is left out if it is about less than half of the nodes, and
-    claims that kube-scheduler's `reason` names already.
+    claims that kube-scheduler's `reason` names already. `looked_at`: number of nodes that they are about, None for all.
     """
+    every, nodes = nodes, nodes if looked_at is None else looked_at
     shown = [one for place, one in enumerate(causes[:MAX_FACTS]) if not place or 2 * one.nodes >= nodes]
     shown = [one for one in shown if not _is_named(one.fact, reason)]
     words = [describe_cause(one) + (f" on {one.nodes}" if one.nodes < nodes and not one.node else "") for one in shown]
+    words += [f"{nodes} of {every} looked at"] if words and nodes < every else []
     return f" ({'; '.join(words)})" if words else ""
 
 
@@ -141,14 +141,14 @@ def _brief_room_fact(fact: facts.RoomFact) -> str:
         case facts.ResourceFact(resource="pods"):
             return f"{fact.used} of {fact.allocatable} pods"
         case facts.ResourceFact():
-            requested, free, allocatable = _amounts(fact.resource, fact.requested, fact.free, fact.allocatable)
+            requested, free, allocatable, _ = _room(fact)
             wanted = f"requests {requested} {fact.resource}"
             if not fact.most_free_node:
                 return f"{wanted}, which no node has"
             too_small = ", too small even if empty" if fact.is_too_small else ""
             return f"{wanted}, {free} of {allocatable} free{too_small}"
         case facts.ResizeFact(resource=resource):
-            allocated, wanted, counted = _amounts(resource, fact.allocated, fact.wanted, fact.counted)
+            allocated, wanted, counted = _in_one_unit(resource, fact.allocated, fact.wanted, fact.counted)
             resize = f"{fact.pod}: resize {fact.state}, {allocated} allocated, {wanted} wanted"
             return f"{resize}, {counted} {resource} counted as used"
         case facts.NominatedFact(pods=pods, count=count):
@@ -175,14 +175,16 @@ def _volume_fact(fact: facts.VolumeFact) -> str:
                 f"none of {fact.available} available volumes matches" if fact.available else "no volume is available"
             )
             why = " and ".join(VOLUME_MISMATCHES[one].format(fact.nearest_class) for one in fact.mismatches)
-            nearest = f"; the nearest, {fact.nearest} with {fact.nearest_capacity}, {why}" if fact.nearest else ""
-            wanted = " ".join((fact.requested, *fact.access_modes))
+            requested, capacity = _in_one_unit("storage", fact.requested, fact.nearest_capacity or fact.requested)
+            nearest = f"; the nearest, {fact.nearest} with {capacity}, {why}" if fact.nearest else ""
+            wanted = " ".join((requested, *fact.access_modes))
             return f"claim {fact.claim}{of} needs {wanted}: {found}{nearest}"
         case facts.StorageCapacityFact(largest=largest):
             whose = f"for claim {fact.claim} of class {fact.storage_class}"
             if largest is None:
                 return f"{fact.driver} publishes no capacity {whose}, which needs {fact.requested}"
-            return f"{fact.driver} has {largest} of {fact.requested} {whose}"
+            largest, requested = _in_one_unit("storage", largest, fact.requested)
+            return f"{fact.driver} has {largest} of {requested} {whose}"
         case facts.VolumeLimitFact():
             empty = ", more than the limit even on an empty node" if fact.exceeds_empty_node else ""
             return f"{fact.driver}: needs {fact.needs}, limit {fact.limit}, in use {fact.in_use}{empty}"
@@ -207,10 +209,7 @@ def _device_fact(fact: facts.DeviceFact) -> str:
             wanted += "all devices that match" if fact.count is None else pluralize(fact.count, "device")
             if fact.devices is None:
                 return f"{wanted}, devices not looked at"
-            why = [
-                f"{one.failed} without {shortened(one.expression, MAX_EXPRESSION_CHARACTERS)} ({one.of})"
-                for one in fact.selectors
-            ]
+            why = [f"{one.failed} without {shortened(one.expression)} ({one.of})" for one in fact.selectors]
             why += [f"{fact.tainted} tainted"] if fact.tainted else []
             why += [f"{fact.allocated} allocated"] if fact.allocated else []
             why += [fact.problem] if fact.problem else []
@@ -250,7 +249,7 @@ def _in_the_cluster(fact: AnyFact) -> Iterator[str]:
         case facts.NodeRequirementFact(values=values) if values:
             yield "nodes have " + ", ".join(f"{value} ({nodes})" for value, nodes in values.items())
         case facts.ResourceFact(most_free_node=node) if node and fact.resource != "pods":
-            most = f"most free in the cluster: {_amounts(fact.resource, fact.most_free)[0]} on {node}"
+            most = f"most free in the cluster: {_room(fact)[-1]} on {node}"
             yield most if fact.most_free != fact.free else "no node has more free"
         case facts.SpreadFact(missing_label=False):
             yield f"selector {fact.selector}"
@@ -267,10 +266,17 @@ def _requirement(fact: facts.NodeRequirementFact) -> str:
     return f"{fact.source}{term} {fact.requirement}"
 
 
-def _amounts(resource: str, *exact: str) -> list[str]:
-    """Return quantities as reports print them, 15839424Ki as 15.1Gi, unless that hides a difference."""
-    rounded = [rounded_amount(resource, one) for one in exact]
-    return rounded if len(set(rounded)) == len(set(exact)) else [*exact]
+def _room(fact: facts.ResourceFact) -> list[str]:
+    """Return what is requested, free, allocatable and most free, in one unit: sentences about a fact share it."""
+    return _in_one_unit(fact.resource, fact.requested, fact.free, fact.allocatable, fact.most_free)
+
+
+def _in_one_unit(resource: str, *exact: str) -> list[str]:
+    """Return quantities in one unit, 15839424Ki and 32Gi as 15.11Gi and 32Gi; those of one unit as they are written."""
+    if resource == "storage" and len({text.lstrip("0123456789.") for text in exact}) == 1:
+        return [*exact]
+    in_units = quantity.milli_value if resource == "cpu" else quantity.value
+    return format_together(resource, [in_units(quantity.parse(one)) for one in exact])
 
 
 def _pod_affinity(fact: facts.PodAffinityFact) -> str:

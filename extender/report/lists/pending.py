@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from extender.config.values import suggestion
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.scheduling_signature import template_signature
 from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, TERMINATING_POD_ON_NOMINATED_NODE
@@ -35,7 +34,7 @@ from extender.report.wording import (
     PENDING_KINDS,
     PENDING_OMITTED,
 )
-from extender.utilities.text import join_names, pluralize
+from extender.utilities.text import join_names, pluralize, suggestion
 
 
 def pending_report(

@@ -6,8 +6,8 @@ Rule: only names that the cluster has are suggested.
 from collections.abc import Iterable, Iterator
 
 from extender.k8s.objects import Pod
-from extender.report.wording import DID_YOU_MEAN, IN_OTHER_NAMESPACES, PODS_OF_WORKLOAD
-from extender.utilities.text import join_names, similar_names
+from extender.report.wording import IN_OTHER_NAMESPACES, PODS_OF_WORKLOAD
+from extender.utilities.text import did_you_mean, join_names, similar_names
 
 MAX_SUGGESTED = 5
 """Maximum number of names that a sentence suggests."""
@@ -34,7 +34,7 @@ def suggest_pods(pods: Iterable[Pod], namespace: str, name: str) -> tuple[str, l
     longer = [one for one in own if one.startswith(name)]
     near = [f"{namespace}/{one}" for one in longer or similar_names(name, own, MAX_SUGGESTED)]
     near = near or similar_names(f"{namespace}/{name}", [pod.key for pod in pods], MAX_SUGGESTED, 0.7)
-    return (DID_YOU_MEAN.format(names=join_names(near, MAX_SUGGESTED)), near) if near else ("", [])
+    return did_you_mean(near[:MAX_SUGGESTED]), near
 
 
 def _workloads(pod: Pod) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,6 @@ import msgspec
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from extender.config.values import suggestion
 from extender.errors import NotFound
 from extender.report.diagnose import diagnose, not_found
 from extender.report.facts.wording import describe_fact
@@ -23,6 +22,7 @@ from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
 from extender.server.admin.snapshot_copy import SnapshotCopies
 from extender.server.context import ServerContext, WorkInputs
 from extender.server.http.query import check_parameters, choice, number
+from extender.utilities.text import suggestion
 
 MAX_LISTED_NODES = 1000
 """Limit of the nodes in one response of GET /nodes."""

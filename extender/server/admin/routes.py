@@ -20,7 +20,6 @@ from starlette.concurrency import run_in_threadpool
 
 from extender.cluster.watch.decode import strip_unread_fields
 from extender.config.preemption import PRESETS
-from extender.config.values import suggestion
 from extender.errors import ExtenderError, NotFound, RequestError
 from extender.k8s.time import read_time
 from extender.report import wording
@@ -42,6 +41,7 @@ from extender.server.http.errors import error_response
 from extender.server.http.query import check_parameters, choice, number
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import VERBS, DecisionQuery, KeptDecision
+from extender.utilities.text import suggestion
 from extender.version import __version__
 
 MAX_SIMULATIONS = 3

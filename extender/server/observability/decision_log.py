@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from sys import getsizeof
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import msgspec
 
@@ -20,8 +20,9 @@ from extender.core.record import DecisionRecord, PreemptRecord, PrioritizeRecord
 from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
 from extender.report import summary as sentences
+from extender.report.facts.node_facts import NO_FACTS, DecisionFacts
 from extender.report.ranking_report import report_ranking
-from extender.report.render import render_nodes, render_pod_claims
+from extender.report.render import render_nodes, render_pod_claims, with_facts
 from extender.report.scheduler_report import changed_policies, report_scheduler
 from extender.report.schema import (
     DecisionMode,
@@ -32,6 +33,7 @@ from extender.report.schema import (
     VerbName,
 )
 from extender.report.tried_node import report_pod
+from extender.utilities.time_share import TimeShare
 
 VERBS: tuple[VerbName, ...] = get_args(VerbName)
 
@@ -47,6 +49,12 @@ MIN_LARGE_BYTES = 1 << 20
 MAX_SUMMARIZED = 100
 """Maximum number of nodes, and of victims, in the summary of a decision without details."""
 
+FACTS_SHARE = 0.05
+"""Share of the time in which facts of decisions are computed; beyond it, decisions are kept without facts."""
+
+MAX_FACTS_SECONDS = 0.25
+"""Time for facts that is saved up while no decision has any."""
+
 _SUMMARY_BYTES = 1000
 """Memory of a summary, without the names in it."""
 
@@ -56,7 +64,7 @@ class KeptDecision:
     """A decision with its call, the profile in effect, and the record that explains it."""
 
     id: str
-    verb: VerbName
+    """The verb and a number, such as `filter-17`."""
     now: int
     """Time of the decision in nanoseconds since the Unix epoch."""
     milliseconds: float
@@ -73,20 +81,33 @@ class KeptDecision:
     """Summary of a decision without details; None if the summary is made from the record."""
     scheduler: KubeScheduler = UNCONFIGURED
     """The kube-scheduler in effect."""
+    facts: DecisionFacts = NO_FACTS
+    """What exactly rejects nodes."""
+
+    @property
+    def verb(self) -> VerbName:
+        return cast(VerbName, self.id.partition("-")[0])
 
     @cached_property
     def size(self) -> int:
         """Estimated memory in bytes, including the summary that a listing adds."""
         # The key counts twice: it is in this object and in the summary.
         texts = getsizeof(self.cache) + getsizeof(self.error) + 2 * getsizeof(self.pod.identity.key)
-        return 500 + _SUMMARY_BYTES + texts + (self.pod.size if self.record is None else self.record.size)
+        return (
+            500
+            + _SUMMARY_BYTES
+            + texts
+            + self.facts.size
+            + (self.pod.size if self.record is None else self.record.size)
+        )
 
     def without_details(self) -> "KeptDecision":
         """Return the decision with only its summary."""
         error = f"the details are not kept: they take {self.size >> 10} KiB, too much of debug.decisionsSize"
         shown = {"chosen": self.summary.chosen[:MAX_SUMMARIZED], "victims": self.summary.victims[:MAX_SUMMARIZED]}
         summary = msgspec.structs.replace(self.summary, **shown)
-        return replace(self, pod=self.pod.without_details(), record=None, error=error, kept_summary=summary)
+        small = self.pod.without_details()
+        return replace(self, pod=small, record=None, error=error, kept_summary=summary, facts=NO_FACTS)
 
     @cached_property
     def victims(self) -> tuple[Pod, ...]:
@@ -116,7 +137,7 @@ class KeptDecision:
         if isinstance(record, PreemptRecord) and self.mode == "answered" and not chosen:
             outcome = "noVictims" if record.decision.vetoed is None else "vetoed"
         if record is not None:
-            sentence = sentences.summarize(record, observed=self.mode == "observed")
+            sentence = sentences.summarize(record, self.facts.of_node, observed=self.mode == "observed")
         else:
             sentence = f"no decision for {self.pod.identity.key}: {self.error or 'the kill switch is on'}"
         return DecisionSummary(
@@ -136,6 +157,7 @@ class KeptDecision:
     def decision(self, node: str | None = None, *, every_pod: bool = True) -> DecisionReport:
         """Render the decision, or only one node of it; `every_pod`: with the pods of every node, not only of `node`."""
         summary, record = self.summary, self.record
+        nodes = render_nodes(record, node=node, every_pod=every_pod) if record else []
         return DecisionReport(
             **{name: getattr(summary, name) for name in summary.__struct_fields__},
             cache=self.cache,
@@ -143,7 +165,7 @@ class KeptDecision:
             policies=changed_policies(self.profile or self.scheduler.profiles[0]),
             incoming=report_pod(self.pod.decode(), self.scheduler.features, render_pod_claims(record)),
             filters=list(record.request.filters) if record else [],
-            nodes=render_nodes(record, node=node, every_pod=every_pod) if record else [],
+            nodes=[with_facts(one, self.facts.of_node) for one in nodes],
             ranking=report_ranking(record) if isinstance(record, PreemptRecord) else None,
             highest=record.highest if isinstance(record, PrioritizeRecord) else None,
             not_evaluated=list(record.not_evaluated) if record else [],
@@ -207,8 +229,12 @@ class DecisionLog:
     Cluster objects in the records do not count: the cluster cache holds nearly all of them anyway.
     """
 
-    def __init__(self, max_per_verb: int, max_bytes: int) -> None:
-        """`max_per_verb`: maximum number of decisions in each ring; `max_bytes`: maximum size of all rings together."""
+    def __init__(self, max_per_verb: int, max_bytes: int, facts_share: float = FACTS_SHARE) -> None:
+        """`max_per_verb`: maximum number of decisions in each ring; `max_bytes`: maximum size of all rings together.
+
+        `facts_share`: share of the time in which facts are computed.
+        """
+        self.time_for_facts = TimeShare(facts_share, MAX_FACTS_SECONDS)
         self.stripped = 0
         """Number of decisions whose details were too large to keep."""
         self._max_per_verb = max_per_verb

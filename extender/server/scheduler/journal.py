@@ -27,6 +27,7 @@ from extender.core.record import (
 )
 from extender.k8s.time import format_time
 from extender.report.audit.schema import AuditCache, AuditLine, AuditPod, BindLine, PreemptLine
+from extender.report.facts.node_facts import NO_FACTS, facts_of_decision
 from extender.report.scheduler_report import changed_policies
 from extender.report.wording import PASSED_THROUGH
 from extender.server.context import ServerContext
@@ -131,11 +132,13 @@ def _keep(server_context: ServerContext, call: Call) -> Write | None:
     cache = call.result.answer.cache_status or cache_summary(server_context.cache, server_context.source)
     record = call.decision_record()
     pod = RecordedPod.of(request.pod) if record is None else record.request.pod
+    decision, facts = call.result.decision, NO_FACTS
+    if isinstance(decision, FilterDecision | PreemptDecision) and decision.evaluation is not None:
+        facts = decisions.time_for_facts.spend(partial(facts_of_decision, decision.evaluation), NO_FACTS)
 
     def keep() -> None:
         kept = KeptDecision(
             id=call.id,
-            verb=verb,
             now=call.history.now,
             milliseconds=call.milliseconds,
             pod=pod,
@@ -145,6 +148,7 @@ def _keep(server_context: ServerContext, call: Call) -> Write | None:
             record=record,
             error=call.result.error,
             scheduler=server_context.settings.scheduler,
+            facts=facts,
         )
         decisions.keep(kept)
 

@@ -1,7 +1,7 @@
 // The requests on a node, before and after: by pod role in stacked bars with a table of the amounts, or all together.
 
 import { el, scrolling, svg, visuallyHidden } from "./dom.js";
-import { amount, resourcesOf, ROLES } from "./words.js";
+import { resourcesOf, ROLES, together } from "./words.js";
 
 /** Roles from left to right. Each has its own colour, some a pattern, and a label where the segment is wide enough. */
 const PARTS = ["kept", "protected", "evictable", "reprieved", "victim", "nominated", "preemptor"];
@@ -42,10 +42,12 @@ function bar(resource, when, several, room, widest) {
   const percent = (value) => (100 * value) / widest;
   const used = several.reduce((total, [, value]) => total + value, 0);
   const drawn = svg("svg", { class: "bar", width: "100%", height: HEIGHT, role: "img", focusable: "false" });
-  const labels = several.filter(([, value]) => value).map(([part, value]) => `${ROLES[part].label} ${amount(resource, value)}`);
   const left = room - used;
-  const rest = left >= 0 ? `free ${amount(resource, left)}` : `exceeded by ${amount(resource, -left)}`;
-  drawn.setAttribute("aria-label", `${resource} ${when}: ${[...labels, rest].join(", ")} of ${amount(resource, room)}`);
+  const taken = several.filter(([, value]) => value);
+  const [ofRoom, ofRest, ofAll, ...ofParts] = together(resource, [room, Math.abs(left), used, ...taken.map(([, value]) => value)]);
+  const labels = taken.map(([part], place) => `${ROLES[part].label} ${ofParts[place]}`);
+  const rest = left >= 0 ? `free ${ofRest}` : `exceeded by ${ofRest}`;
+  drawn.setAttribute("aria-label", `${resource} ${when}: ${[...labels, rest].join(", ")} of ${ofRoom}`);
   drawn.append(svg("rect", { x: 0, y: 0, width: `${percent(room)}%`, height: HEIGHT, class: "room" }));
   let from = 0;
   for (const [part, value] of several) {
@@ -60,7 +62,7 @@ function bar(resource, when, several, room, widest) {
   if (edge < 100) drawn.append(svg("line", { x1: `${edge}%`, x2: `${edge}%`, y1: 0, y2: HEIGHT, class: "edge" }));
   return el("div", { class: "bar-line" },
     el("span", { class: "bar-when" }, when), drawn,
-    el("span", { class: left < 0 ? "bar-sum bad" : "bar-sum" }, visuallyHidden(`${resource} `), `${amount(resource, used)} of ${amount(resource, room)}`));
+    el("span", { class: left < 0 ? "bar-sum bad" : "bar-sum" }, visuallyHidden(`${resource} `), `${ofAll} of ${ofRoom}`));
 }
 
 function amountsTable(resources, present, parts, allocatable, before, after, afterwards) {
@@ -70,13 +72,15 @@ function amountsTable(resources, present, parts, allocatable, before, after, aft
       meaning ? el("span", { class: "meaning muted" }, ` ${meaning}`) : null),
     el("td", { class: "number" }, pods), values.map((value) => el("td", { class: "number" }, value)));
   const shown = resources.filter((resource) => resource !== "pods");
+  const columns = shown.map((resource) => together(resource, [...present.map((part) => parts[part].amounts[resource] ?? 0), free(before, resource), free(after, resource)]));
+  const cells = (place) => columns.map((column) => column.at(place));
   return scrolling("Requests by pod role", el("table", { class: "amounts" },
     el("caption", { class: "visually-hidden" }, "Requests by pod role"),
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Used by"), el("th", { scope: "col", class: "number" }, "Pods"), shown.map((resource) => el("th", { scope: "col", class: "number" }, resource)))),
     el("tbody", {},
-      present.map((part) => line(`part part-${part}`, ROLES[part].label, ROLES[part].meaning, parts[part].pods, shown.map((resource) => amount(resource, parts[part].amounts[resource] ?? 0)))),
-      line("room", "free before", "", "", shown.map((resource) => amount(resource, free(before, resource)))),
-      line("room", `free ${afterwards}`, "", "", shown.map((resource) => amount(resource, free(after, resource)))))));
+      present.map((part, place) => line(`part part-${part}`, ROLES[part].label, ROLES[part].meaning, parts[part].pods, cells(place))),
+      line("room", "free before", "", "", cells(-2)),
+      line("room", `free ${afterwards}`, "", "", cells(-1)))));
 }
 
 const THIN_HEIGHT = 12;
@@ -95,7 +99,7 @@ export function usageBars({ before, after, allocatable, state }) {
 }
 
 function usageBar(resource, when, used, room) {
-  const text = `${amount(resource, used)} of ${amount(resource, room)}`;
+  const text = together(resource, [used, room]).join(" of ");
   return el("div", { class: "bar-line" }, el("span", { class: "bar-when" }, when),
     svg("svg", { class: "bar thin", width: "100%", height: THIN_HEIGHT, role: "img", "aria-label": `${resource} ${when}: ${text}` },
       svg("rect", { width: "100%", height: THIN_HEIGHT, class: "room" }), svg("rect", { width: `${Math.min(100, (100 * used) / room)}%`, height: THIN_HEIGHT, class: `part part-used-${when}` })),
@@ -106,9 +110,10 @@ function usageBar(resource, when, used, room) {
 export function freeBar(resource, used, room) {
   if (room === undefined) return el("span", { class: "muted" }, "–");
   const left = room - used;
-  const text = left < 0 ? `exceeded by ${amount(resource, -left)}` : amount(resource, left);
+  const [ofRest, ofRoom, requested] = together(resource, [Math.abs(left), room, used]);
+  const text = left < 0 ? `exceeded by ${ofRest}` : ofRest;
   return [
-    el("span", { class: left < 0 ? "free-text bad" : "free-text", title: `${amount(resource, used)} requested` }, el("strong", {}, text), ` of ${amount(resource, room)}`),
+    el("span", { class: left < 0 ? "free-text bad" : "free-text", title: `${requested} requested` }, el("strong", {}, text), ` of ${ofRoom}`),
     svg("svg", { class: "bar thin", width: "100%", height: 6, "aria-hidden": "true" },
       svg("rect", { width: "100%", height: 6, class: "room" }), svg("rect", { width: `${room > 0 ? Math.min(100, (100 * used) / room) : 0}%`, height: 6, class: "part part-used-before" }))];
 }

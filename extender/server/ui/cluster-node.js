@@ -7,7 +7,7 @@ import { taintTag } from "./nodes.js";
 import { toDrain, toList, toNodes, toPod } from "./route.js";
 import { slices } from "./slices.js";
 import { relative } from "./times.js";
-import { amount, count, resourcesOf } from "./words.js";
+import { amount, count, resourcesOf, together } from "./words.js";
 
 const PODS = 50;
 const LABELS = 12;
@@ -53,12 +53,13 @@ function detail(node) {
       fact("Labels", labelList(labels))),
     el("p", { class: "actions" }, el("a", { class: "button", href: toDrain(node.name) }, "What would a drain do?"), el("a", { href: toList({ node: node.name }) }, "Decisions about this node")),
     el("h2", {}, "Resources"),
-    foldingTable(RESOURCE_HEADINGS, resources.map((one) => foldingRow(RESOURCE_HEADINGS, [
-      name(one),
-      freeBar(one, node.requested?.[one] ?? 0, node.allocatable?.[one]),
-      amount(one, node.requested?.[one] ?? 0),
-      amount(one, node.allocatable?.[one] ?? 0),
-    ])), { class: "resources" }),
+    foldingTable(RESOURCE_HEADINGS, resources.map((one) => {
+      const used = node.requested?.[one] ?? 0;
+      const room = node.allocatable?.[one];
+      // In the unit of the bar, which shows the free amount, too.
+      const [requested, allocatable] = together(one, [used, room ?? 0, Math.abs((room ?? used) - used)]);
+      return foldingRow(RESOURCE_HEADINGS, [name(one), freeBar(one, used, room), requested, allocatable]);
+    }), { class: "resources" }),
     el("h2", {}, `Pods (${running.length.toLocaleString("en")})`),
     running.length ? pods("Pods of the node, the most important first", running) : el("p", {}, "The node runs no pods."),
     nominated.length ? [el("h2", {}, `${count(nominated.length, "pod")} nominated to this node`), pods("Pods that wait for room on this node", nominated)] : null,

@@ -4,7 +4,7 @@ import { add, el, name } from "./dom.js";
 import { filterChain } from "./filter-chain.js";
 import { nodeDetail } from "./node.js";
 import { slices } from "./slices.js";
-import { amount, amounts, outcomeOf } from "./words.js";
+import { amounts, commonest, joined, MAX_FACTS, outcomeOf, together } from "./words.js";
 
 const ORDER = ["rejected", "rejectedByPolicy", "insufficientAfterPreemption", "noVictims", "fits", "notEvaluated", "vetoed", "chosen", "accepted", "failed", "unresolvable"];
 
@@ -74,16 +74,16 @@ function createGroup(about, group, canOpen) {
     add(details, filterChain(about.decision, group.nodes[0]), list, more.line);
   }
 
-  const free = (node) => (node.free ? el("span", { class: "muted" }, ` free: ${amounts(node.free)}`) : null);
+  const aside = (node) => (node.because ? el("span", { class: "muted" }, ": ", name(node.because.join("; "))) : node.free ? el("span", { class: "muted" }, ` free: ${amounts(node.free)}`) : null);
 
   function itemOf(node) {
     if (!canOpen(node)) {
-      const item = el("li", {}, name(node.name), free(node));
+      const item = el("li", {}, name(node.name), aside(node));
       items.set(node.name, { item });
       return item;
     }
     const button = el("button", { type: "button", class: "opener", "aria-expanded": "false", onclick: () => open(node, !items.get(node.name).details, true) }, name(node.name));
-    const item = el("li", {}, button, free(node));
+    const item = el("li", {}, button, aside(node));
     items.set(node.name, { item, button, details: null });
     return item;
   }
@@ -112,7 +112,7 @@ function createGroup(about, group, canOpen) {
           el("span", { class: "group-count" }, group.nodes.length.toLocaleString("en")),
           el("span", { class: "share", "aria-hidden": "true" }, shareBar(group.nodes.length / all)),
           el("span", { class: "group-text" }, el("strong", {}, label), meaning ? `: ${meaning}` : null,
-            group.reason ? el("span", { class: "group-why" }, group.reason, mostFree(about.decision, group.nodes)) : null)));
+            group.reason ? el("span", { class: "group-why" }, group.reason, mostFree(about.decision, group.nodes) ?? commonFacts(group.nodes)) : null)));
       return details;
     },
     reveal(wanted) {
@@ -137,8 +137,18 @@ function mostFree({ incoming = {} }, nodes) {
   const requested = { ...incoming.requests, pods: 1 };
   const short = Object.keys(nodes[0].free ?? {}).filter((one) => nodes.some((node) => node.free[one] < requested[one]));
   if (!short.length) return null;
-  const sentence = (one) => `${amount(one, requested[one])} ${one} requested, at most ${amount(one, Math.max(...nodes.map((node) => node.free[one])))} free on a node`;
+  const sentence = (one) => {
+    const [wanted, most] = together(one, [requested[one], Math.max(...nodes.map((node) => node.free[one]))]);
+    return `${wanted} ${one} requested, at most ${most} free on a node`;
+  };
   return ` (${short.map(sentence).join("; ")})`;
+}
+
+/** The facts that nodes share, such as a taint; of very many nodes only some have facts. */
+function commonFacts(nodes) {
+  const known = nodes.filter((node) => node.because);
+  const shared = commonest(known.flatMap((node) => node.because), known.length);
+  return shared.length ? [" (", joined(shared.map((one) => name(one)), MAX_FACTS), known.length < nodes.length ? `; ${known.length} of ${nodes.length} looked at` : null, ")"] : null;
 }
 
 function shareBar(share) {

@@ -5,12 +5,11 @@ import { add, alert, byId, el, fact, name, prose, replace } from "./dom.js";
 import { nodeTables } from "./node.js";
 import { toNodes, toPending, toPod } from "./route.js";
 import { slices } from "./slices.js";
-import { amounts, describeSource, joined, judgedBy, outcomeOf } from "./words.js";
+import { amounts, commonest, describeSource, joined, judgedBy, MAX_FACTS, outcomeOf } from "./words.js";
 
 const NAMES = 100;
 const GROUPS = 25;
 const MAX_VICTIMS = 3;
-const MAX_FACTS = 2;
 
 export function createPod() {
   const view = byId("view-pod");
@@ -98,12 +97,6 @@ function grouped(nodes) {
 }
 
 const reasonOf = (node) => (node.code === "Success" ? "" : `${node.plugin ? `${node.plugin}: ` : ""}${node.reasons.join(", ")}`);
-
-/** Sentences about the nodes of a group, the commonest first, with the number of nodes if they do not hold for all. */
-function commonest(sentences, nodes) {
-  const counts = [...Map.groupBy(sentences, (one) => one)].map(([sentence, several]) => [sentence, several.length]);
-  return counts.sort((one, other) => other[1] - one[1]).map(([sentence, number]) => (number < nodes ? `${sentence} on ${number}` : sentence));
-}
 
 function createGroup({ outcome, reason, nodes }, explained) {
   const { diagnosis, nodeFacts } = explained;

@@ -51,22 +51,33 @@ export const joined = (parts, limit) => [
   parts.length > limit ? ` and ${parts.length - limit} more` : null,
 ];
 
-export const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value).toLocaleString("en")} ms`;
+export const MAX_FACTS = 2; // of a group of nodes
 
-const digits = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });
-
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-
-function bytes(value) {
-  const place = value ? Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.abs(value)) / 10)) : 0;
-  return `${digits(value / 1024 ** place)} ${UNITS[place]}`;
+/** Sentences about the nodes of a group, the commonest first, with the number of nodes if they do not hold for all. */
+export function commonest(sentences, nodes) {
+  const counts = [...Map.groupBy(sentences, (one) => one)].map(([sentence, several]) => [sentence, several.length]);
+  return counts.sort((one, other) => other[1] - one[1]).map(([sentence, number]) => (number < nodes ? `${sentence} on ${number}` : sentence));
 }
 
-/** Format an amount of a resource: cpu in cores, memory in binary units, other resources as a number. */
+export const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value).toLocaleString("en")} ms`;
+
+const UNITS = [[40, "Ti"], [30, "Gi"], [20, "Mi"], [10, "Ki"], [0, ""]];
+const isBytes = (resource) => /^(memory|ephemeral-storage|hugepages-.*)$/.test(resource);
+
+/** Format an amount as manifests write it: 250m, 3, 4Gi; bytes have at most one decimal. */
 export function amount(resource, value) {
-  if (resource === "cpu") return (value / 1000).toLocaleString("en", { maximumFractionDigits: 3 });
-  if (/^(memory|ephemeral-storage|hugepages-.*)$/.test(resource)) return bytes(value);
-  return value.toLocaleString("en");
+  if (!isBytes(resource)) return together(resource, [value])[0];
+  const [power, unit] = UNITS.find(([one]) => Math.abs(value) >= 2 ** one) ?? [0, ""];
+  return `${Number((value / 2 ** power).toFixed(1))}${unit}`;
+}
+
+/** Format amounts of one resource in one unit, as `format_together` of extender/utilities/text.py does. */
+export function together(resource, values) {
+  if (resource === "cpu") return values.some((one) => one % 1000) ? values.map((one) => (one ? `${one}m` : "0")) : values.map((one) => `${one / 1000}`);
+  if (!isBytes(resource)) return values.map((one) => one.toLocaleString("en"));
+  const smallest = Math.min(...values.filter(Boolean).map(Math.abs));
+  const shown = UNITS.map(([power, unit]) => [power, values.map((one) => `${Number((one / 2 ** power).toFixed(2))}${one ? unit : ""}`)]);
+  return (shown.find(([power, texts]) => smallest * 10 >= 2 ** power && new Set(texts).size === new Set(values).size) ?? shown.at(-1))[1];
 }
 
 export const amounts = (requests = {}) =>

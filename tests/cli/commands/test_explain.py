@@ -187,11 +187,11 @@ def test_how_many_others_speak_of_the_pod_is_said_with_how_to_see_them(where):
         (
             ["shop/urgnt"],
             (
-                "no retained decision mentions 'shop/urgnt'; did you mean shop/urgent? "
+                "no retained decision mentions 'shop/urgnt' (did you mean shop/urgent?); "
                 "run extender explain to list the retained decisions"
             ),
         ),
-        (["smal"], "no retained decision mentions 'smal'; did you mean shop/small? run extender explain to list the"),
+        (["smal"], "no retained decision mentions 'smal' (did you mean shop/small?); run extender explain to list"),
         (["preempt-99"], "no retained decision mentions 'preempt-99'; run extender explain to list the retained"),
         (
             ["unknown", "--list"],
@@ -714,7 +714,7 @@ def test_a_filter_decision_shows_what_is_free_where_resources_reject_the_node():
     shown = printed_node(filtered({node("n1", cpu="1500m"): [pod("a")]}, ["n1"]), "n1")
     rows = [line.split() for line in shown.splitlines()]
     assert ["RESOURCE", "FREE", "NEEDED"] in rows
-    assert ["cpu", "0.5", "1"] in rows
+    assert ["cpu", "500m", "1000m"] in rows
 
 
 def test_nominated_pods_and_policies_that_found_the_victims_are_named():

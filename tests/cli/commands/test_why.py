@@ -51,6 +51,27 @@ def failure(monkeypatch, capsys, *arguments):
     return err
 
 
+def test_the_order_of_the_file_does_not_show(tmp_path):
+    keep_away = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"app": "incoming"}}, "topologyKey": "zone"}
+            ]
+        }
+    }
+    zones = {name: node(name, labels={"zone": zone}) for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "b"))}
+    pods = {zones[at]: [pod(f"{at}-{letter}", cpu="100m", affinity=keep_away) for letter in "cab"] for at in zones}
+    given, printed = cluster(pods, waiting=[incoming()]), []
+    for items in (given["items"], given["items"][::-1]):
+        path = tmp_path / "cluster.json"
+        path.write_text(json.dumps({**given, "items": items}))
+        printed.append(run("incoming", "--cluster", path, "--node", "n3", "-o", "json"))
+    one, other = (json.loads(result.stdout)["nodes"] for result in printed)
+    assert one == other
+    ((fact,),) = (at["facts"] for at in one)
+    assert (fact["pods"], fact["count"]) == (["default/n2-a", "default/n2-b", "default/n2-c"], 6)
+
+
 # --- text -----------------------------------------------------------------------------------------------------------
 
 

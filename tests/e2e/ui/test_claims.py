@@ -34,14 +34,14 @@ def test_a_node_of_a_filter_decision_tells_what_its_devices_lack(tabs):
     expect(section.locator("dd > p")).to_have_text("cannot be allocated: request main has too few devices")
     summary = section.locator("details.request summary")
     expect(summary).to_have_text(
-        "main: 1 of 3 devices matches, 0 free: 2 selector #0 of class gpu is false, 1 in use by default/theirs"
+        f"main: 1 of 3 devices matches, 0 free: 2 selector #0 of class gpu ({BIG}) is false, 1 in use by default/theirs"
     )
     summary.click()
     expect(section.locator("tbody tr")).to_have_text(
         [
             "gpu.example.com/n1/gpu-0in use by default/theirsreserved for default/train-0",
-            "gpu.example.com/n1/gpu-1selector #0 of class gpu is false",
-            "gpu.example.com/n1/gpu-2selector #0 of class gpu is false",
+            f"gpu.example.com/n1/gpu-1selector #0 of class gpu ({BIG}) is false",
+            f"gpu.example.com/n1/gpu-2selector #0 of class gpu ({BIG}) is false",
         ]
     )
 

@@ -41,7 +41,7 @@ def test_the_facts_name_the_pod_the_policies_and_the_cache(tabs):
     page = tabs.open("#/decisions/preempt-1")
     facts = page.locator("#view-decision > .facts")
     for text in (
-        "shop/cart-9, priority 100,000; requests 3 cpu, 4 GiB memory",
+        "shop/cart-9, priority 100,000; requests 3 cpu, 4Gi memory",
         "UTC), preempt, took",
         "disruptionBudgets: Strict",
         "version=1",
@@ -93,11 +93,15 @@ def test_a_node_is_fetched_only_when_it_is_opened(tabs):
 def test_bars_show_the_requests_on_a_node_before_and_after(tabs):
     page = tabs.open("#/decisions/preempt-1?node=worker-b1")
     cpu = opened(page, "worker-b1").locator(".bar-of[data-resource=cpu]").get_by_role("img")
-    expect(cpu.first).to_have_attribute("aria-label", "cpu before: kept 0.2, reprieved 4.5, victim 3, free 0.3 of 8")
-    expect(cpu.last).to_have_attribute("aria-label", "cpu after: kept 0.2, reprieved 4.5, preemptor 3, free 0.3 of 8")
+    expect(cpu.first).to_have_attribute(
+        "aria-label", "cpu before: kept 200m, reprieved 4500m, victim 3000m, free 300m of 8000m"
+    )
+    expect(cpu.last).to_have_attribute(
+        "aria-label", "cpu after: kept 200m, reprieved 4500m, preemptor 3000m, free 300m of 8000m"
+    )
     memory = opened(page, "worker-b1").locator(".bar-of[data-resource=memory]").get_by_role("img")
     expect(memory.first).to_have_attribute(
-        "aria-label", "memory before: kept 256 MiB, reprieved 6 GiB, victim 4 GiB, free 21.8 GiB of 32 GiB"
+        "aria-label", "memory before: kept 0.25Gi, reprieved 6Gi, victim 4Gi, free 21.75Gi of 32Gi"
     )
 
 
@@ -116,7 +120,9 @@ def test_nominated_and_protected_pods_have_their_place(tabs):
     page = tabs.open("#/decisions/preempt-1?node=spot-a1")
     spot = opened(page, "spot-a1")
     label = spot.locator(".bar-of[data-resource=cpu]").get_by_role("img").first
-    expect(label).to_have_attribute("aria-label", "cpu before: kept 0.2, protected 8, nominated 5, free 2.8 of 16")
+    expect(label).to_have_attribute(
+        "aria-label", "cpu before: kept 200m, protected 8000m, nominated 5000m, free 2800m of 16000m"
+    )
     expect(spot).to_contain_text("Pods nominated to this node, counted as if they ran here")
     expect(spot).to_contain_text("shop/payments-84c5bb6f9d-new")
     trainer = spot.locator(".pods tr").filter(has_text="ml/trainer-zbhrf-0")
@@ -140,7 +146,9 @@ def test_no_pod_is_reprieved_on_a_node_that_is_insufficient_after_preemption(tab
     expect(insufficient.locator(".role-tag-evictable")).to_have_count(1)
     expect(insufficient.locator(".role-tag-reprieved")).to_have_count(0)
     after = insufficient.locator(".bar-of[data-resource=cpu]").get_by_role("img").last
-    expect(after).to_have_attribute("aria-label", "cpu if emptied: kept 6.2, preemptor 3, exceeded by 1.2 of 8")
+    expect(after).to_have_attribute(
+        "aria-label", "cpu if emptied: kept 6200m, preemptor 3000m, exceeded by 1200m of 8000m"
+    )
 
 
 def test_budgets_show_the_disruptions_allowed_and_the_victims(tabs):
@@ -277,9 +285,20 @@ def test_a_filter_decision_groups_the_nodes_by_status(tabs):
 def test_too_little_of_a_resource_is_shown_with_its_amounts(tabs):
     page = tabs.open("#/decisions/filter-1")
     group = page.locator("#statuses .group").filter(has_text="NodeResourcesFit")
-    expect(group).to_contain_text("Insufficient cpu (0.5 cpu requested, at most 0.3 free on a node)")
+    expect(group).to_contain_text("Insufficient cpu (500m cpu requested, at most 300m free on a node)")
     group.locator("summary").click()
-    expect(group.locator(".names li")).to_have_text(["worker-b1 free: 0.3 cpu, 21.8 GiB memory, 106 pods"])
+    expect(group.locator(".names li")).to_contain_text(
+        ["worker-b1: requests 500m cpu, 300m of 8000m free; most free in"]
+    )
+
+
+def test_a_group_and_its_nodes_say_what_exactly_rejects_them(tabs):
+    page = tabs.open("#/decisions/filter-1")
+    group = page.locator("#statuses .group").filter(has_text="TaintToleration")
+    expect(group).to_contain_text("node(s) had untolerated taint(s) (")
+    expect(group.locator("summary")).to_contain_text(":NoSchedule")
+    group.locator("summary").click()
+    expect(group.locator(".names li").first).to_contain_text(re.compile(r"^\S+: \S+:NoSchedule$"))
 
 
 def test_heading_and_detail_of_a_node_never_disagree_on_evictions(tabs):

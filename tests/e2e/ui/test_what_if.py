@@ -6,6 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from extender.utilities.text import format_together
 from tests.e2e.ui import requests
 
 
@@ -50,8 +51,8 @@ def test_a_node_that_changes_is_shown_before_and_after(tabs):
     (node,) = answer["summary"]["nodes"]
     assert name == node["name"]
     for bar, when in ((cpu.first, "before"), (cpu.last, "after")):
-        response = f"cpu {when}: {node[when]['cpu'] / 1000:g} of {node['allocatable']['cpu'] / 1000:g}"
-        expect(bar).to_have_attribute("aria-label", response)
+        used, room = format_together("cpu", (node[when]["cpu"], node["allocatable"]["cpu"]))
+        expect(bar).to_have_attribute("aria-label", f"cpu {when}: {used} of {room}")
 
 
 def test_two_policies_are_compared(tabs):
@@ -301,8 +302,8 @@ def test_a_drain_shows_what_stays_blocked_what_comes_back_and_the_nodes_before_a
     expect(changed.locator(".tag")).to_have_text("draining")
     for when in ("before", "after"):
         (node,) = [one for one in answer["summary"]["nodes"] if one["name"] == "worker-b1"]
-        text = f"cpu {when}: {node[when]['cpu'] / 1000:g} of {node['allocatable']['cpu'] / 1000:g}"
-        expect(changed.get_by_role("img", name=text)).to_be_visible()
+        used, room = format_together("cpu", (node[when]["cpu"], node["allocatable"]["cpu"]))
+        expect(changed.get_by_role("img", name=f"cpu {when}: {used} of {room}")).to_be_visible()
 
 
 def test_nodes_that_are_added_and_removed_have_one_bar(tabs):

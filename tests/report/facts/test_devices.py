@@ -112,7 +112,7 @@ def test_a_selector_that_fails_is_not_one_that_is_false():
     first, fact = facts_of(diagnosed({node("n1"): []}, waiting("first", "mine"), *others))["n1"]
     assert [one.failed for one in first.selectors] == [2]
     assert (fact.matching, fact.free, fact.selectors) == (0, 0, ())
-    assert fact.problem.startswith("selector #0 of request r fails: ")
+    assert fact.problem.startswith('selector #0 of request r (device.attributes["a"].b == "x") fails: ')
 
 
 def test_a_pool_that_cannot_be_used_is_told():

@@ -37,8 +37,8 @@ def test_what_is_requested_free_and_most_free_is_told_of_each_resource_with_its_
     )
     assert facts_on(found, "a") == [of_a, memory]
     assert words_on(found, "a") == [
-        "requests 3 cpu, 1500m of 8 free; most free in the cluster: 64 on tainted",
-        "requests 32Gi memory, 14.1Gi of 15.1Gi free, too small even if empty; most free in the cluster: 64Gi on b",
+        "requests 3000m cpu, 1500m of 8000m free; most free in the cluster: 64000m on tainted",
+        "requests 32Gi memory, 14.11Gi of 15.11Gi free, too small even if empty; most free in the cluster: 64Gi on b",
     ]
     by_reason = {one.reason: one.facts for one in found.reasons}
     # The closest to fitting is told: b has 2 free, a 1500m.
@@ -49,12 +49,14 @@ def test_what_is_requested_free_and_most_free_is_told_of_each_resource_with_its_
 
 def test_the_sentence_has_the_node_that_comes_closest():
     nodes = [node(name, cpu=cpu) for name, cpu in (("a", "1"), ("b", "2500m"), ("c", "2"))]
-    assert "3 with too little cpu (requests 3 cpu, most free: 2500m on b);" in diagnosed(nodes, incoming(cpu="3")).why
+    assert (
+        "3 with too little cpu (requests 3000m cpu, most free: 2500m on b);" in diagnosed(nodes, incoming(cpu="3")).why
+    )
 
 
 def test_amounts_that_would_read_alike_are_exact():
     found = diagnosed([node("a", memory="4194300Ki")], incoming(memory="4Gi"))
-    assert words_on(found, "a")[0].startswith("requests 4Gi memory, 4194300Ki of 4194300Ki free")
+    assert words_on(found, "a")[0].startswith("requests 4194304Ki memory, 4194300Ki of 4194300Ki free")
 
 
 def test_too_many_pods_are_told_with_the_limit():

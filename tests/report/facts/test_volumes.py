@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from extender.report.facts.schema import (
@@ -341,3 +342,20 @@ def test_nodes_that_prefilter_leaves_out_without_a_reason_are_counted():
     waiting = incoming(affinity=affinity, **using_volumes("data"))
     found = diagnosed(nodes, waiting, *local, LAZY, version="1.31.1")
     assert "2 excluded by where its affinity, volumes or devices pin it" in found.why
+
+
+def test_sizes_of_a_sentence_have_one_unit():
+    """As they are written, if that is in one unit already."""
+    own = {"claim": "default/data", "storage_class": "lazy"}
+    said = [
+        describe_fact(StorageCapacityFact(**own, driver="csi.example.com", requested=requested, largest=largest))
+        for requested, largest in (("20G", "10G"), ("1Ti", "500Gi"), ("20Gi", "10G"))
+    ]
+    assert [" ".join(one.split()[:5]) for one in said] == [
+        "csi.example.com has 10G of 20G",
+        "csi.example.com has 0.49Ti of 1Ti",
+        "csi.example.com has 9.31Gi of 20Gi",
+    ]
+    nearest = {"nearest": "pv-1", "nearestCapacity": "512Gi", "storageClass": "lazy", "claim": "default/data"}
+    claim = msgspec.convert({"kind": "volumeMatch", "requested": "1Ti", "available": 1, **nearest}, VolumeMatchFact)
+    assert describe_fact(claim).endswith("the nearest, pv-1 with 0.5Ti, ")

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.config.values import suggestion
 from extender.core.snapshot.snapshot import Snapshot
 from extender.report.schema import SourceReport
 from extender.server.admin import cluster_reports, fork_worker, routes
 from extender.server.app import create_app
+from extender.utilities.text import suggestion
 from tests.builders import cluster, incoming, node, pod, stored_cluster
 from tests.server.conftest import admin_client, client_for, configuration, error_of, filter_body
 

@@ -28,12 +28,14 @@ from extender.core.record import (
 )
 from extender.errors import RequestError
 from extender.k8s.candidates import SentCandidate
+from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import SECOND
 from extender.report.schema import DecisionReport
 from extender.server.context import ServerContext
 from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision
 from extender.server.scheduler.verbs import VERBS, answer
 from extender.server.settings import LiveSettings
+from extender.utilities.time_share import TimeShare
 from tests.builders import built, cluster, incoming, node, pod, typed
 from tests.server.conftest import CLUSTER, INCOMING, URGENT, configuration, filled_cache, filter_body, preempt_body
 
@@ -43,18 +45,14 @@ PLENTY = 1 << 30
 def filtered(number: int, at: int = 0, name: str = "incoming", nodes: tuple[str, ...] = ("n1",)) -> KeptDecision:
     snapshot, wanted = built(cluster({node(one): [] for one in nodes})), typed(incoming(name))
     record = record_filter(engine.filter(snapshot, wanted, nodes, Profile()))
-    return KeptDecision(
-        f"filter-{number}", "filter", at, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
-    )
+    return KeptDecision(f"filter-{number}", at, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record)
 
 
 def preempted(number: int, at: int = 0, name: str = "incoming", victim: str = "victim") -> KeptDecision:
     snapshot, wanted = built(cluster({node("n1", cpu="1"): [pod(victim)]})), typed(incoming(name))
     sent = {"n1": SentCandidate((f"uid-{victim}",))}
     record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
-    return KeptDecision(
-        f"preempt-{number}", "preempt", at, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
-    )
+    return KeptDecision(f"preempt-{number}", at, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record)
 
 
 def ring(*kept: KeptDecision, most: int = 100, most_bytes: int = PLENTY) -> DecisionLog:
@@ -99,7 +97,7 @@ def preempted_on_many(count: int) -> KeptDecision:
     snapshot = built(cluster({node(name, cpu="1"): [pod(f"{name}-a")] for name in names}))
     wanted, sent = typed(incoming()), dict.fromkeys(names, SentCandidate(()))
     record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
-    return KeptDecision("preempt-1", "preempt", 0, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record)
+    return KeptDecision("preempt-1", 0, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record)
 
 
 # --- what a decision holds itself -------------------------------------------------------------------------------------
@@ -170,7 +168,7 @@ def test_H4_the_size_of_a_kept_decision_is_its_memory(verb, spec):
             if verb == "filter"
             else record_prioritize(engine.prioritize(snapshot, wanted, names, Profile()))
         )
-    kept = KeptDecision(f"{verb}-1", verb, 0, 1.0, record.request.pod, Profile(), "answered", "", record)
+    kept = KeptDecision(f"{verb}-1", 0, 1.0, record.request.pod, Profile(), "answered", "", record)
     # Objects of the cluster cache, and what all records share.
     aside = {id(record.request.context.profile), id(record.request.context.snapshot), id(kept.profile)}
     aside |= {id(kept.scheduler), id(snapshot.frozen_node_names), id(snapshot.frozen_allocatable)}
@@ -186,7 +184,7 @@ def test_H4_a_decision_that_is_too_large_is_kept_without_its_details():
     log, wanted = DecisionLog(10, 16 << 20), typed(incoming())
     huge = msgspec.structs.replace(wanted, spec=msgspec.structs.replace(wanted.spec, scheduler_name="x" * (3 << 20)))
     record = record_filter(engine.filter(built(cluster({node("n1"): []})), huge, ["n1"], Profile()))
-    log.keep(KeptDecision("filter-1", "filter", 0, 1.0, record.request.pod, Profile(), "answered", "", record))
+    log.keep(KeptDecision("filter-1", 0, 1.0, record.request.pod, Profile(), "answered", "", record))
     (one,) = log.newest_first()
     found = one.decision()
     assert one.size < 10_000
@@ -300,6 +298,28 @@ def test_assumed_evictions_do_not_change_a_kept_decision():
     assert [pod.terminating for shown in found.nodes for pod in shown.pods if pod.role == "victim"] == [False, False]
 
 
+def test_a_filter_that_rejects_nodes_is_kept_with_facts_of_the_cluster_as_it_was():
+    running = service()
+    answer(VERBS["filter"], running, filter_body(["worker-1"], URGENT))
+    (one,) = running.decisions.newest_first()
+    running.cache.replace(ClusterObjects())
+    found = one.decision()
+    assert found.nodes[0].because == ["requests 4 cpu, 3 of 4 free; most free in the cluster: 4 on worker-3"]
+    assert found.sentence == (
+        "shop/urgent does not fit on worker-1: Insufficient cpu (requests 4 cpu, 3 of 4 free on worker-1)"
+    )
+
+
+def test_facts_take_a_share_of_the_time():
+    """A service that rejects pods all the time stays as fast as without facts."""
+    running = service()
+    running.decisions.time_for_facts = TimeShare(0, 0)
+    answer(VERBS["filter"], running, filter_body(["worker-1"], URGENT))
+    (one,) = running.decisions.newest_first()
+    assert one.decision().nodes[0].facts == []
+    assert one.decision().sentence == "shop/urgent does not fit on worker-1: Insufficient cpu"
+
+
 def test_the_moment_of_the_decision_is_its_time():
     assert request("filter", filter_body(), EvictionHistory(5 * SECOND)).time == "1970-01-01T00:00:05.000Z"
 
@@ -411,5 +431,5 @@ def test_the_names_of_many_nodes_are_not_kept_twice():
     first, second = (record_filter(engine.filter(snapshot, wanted, ("n2", "n1"), Profile())) for _ in range(2))
     assert first.names == ("n2", "n1")
     assert first.node_names is second.node_names
-    kept = KeptDecision("filter-1", "filter", 0, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", first)
+    kept = KeptDecision("filter-1", 0, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", first)
     assert kept.nodes == ("n2", "n1")

@@ -115,11 +115,12 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
     image_locality.ImageIndex,
     TermOwnerIndex,
     node_ports.HostPortIndex,
+    node_resources.PendingResizeIndex,
     AttachedVolumeIndex,
     volume_restrictions.ClaimUserIndex,
     volume_restrictions.DiskMountIndex,
 )
-"""Indexes that plugins read, built in advance so that no request waits for them."""
+"""Indexes that plugins and their facts read, built in advance so that no request waits for them."""
 
 
 def waits_to_grow(pod: Pod, features: Features) -> bool:

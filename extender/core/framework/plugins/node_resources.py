@@ -23,7 +23,7 @@ from extender.core.framework.status import Code, CodeArray
 from extender.core.profile import ScoringStrategy
 from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, NodeRows, clamped
 from extender.core.snapshot.node_layout import RankedDemand
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.requests import (
     EPHEMERAL_STORAGE,
@@ -33,6 +33,7 @@ from extender.k8s.requests import (
     incoming_requests,
     is_extended,
     is_scalar,
+    resize_pending_reason,
 )
 
 FIT_NAME = "NodeResourcesFit"
@@ -43,6 +44,24 @@ _UNLIMITED = NEVER
 """Capacity of a resource that is not limited on a node."""
 _MAX_BITMASK_COLUMNS = 32
 """Maximum number of columns for which reason keys are bit masks: below 2**32."""
+
+
+class PendingResizeIndex(Index):
+    """Running pods whose resize in place is deferred or infeasible: what they want or hold counts as used."""
+
+    pod_parts = frozenset({"spec", "status"})
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.rows: set[int] = set()
+        """Pod rows."""
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        if resize_pending_reason(pod):
+            self.rows.add(row)
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        self.rows.discard(row)
 
 
 # --- filter ---------------------------------------------------------------------------------------------------
