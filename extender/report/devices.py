@@ -188,8 +188,8 @@ def _extended_resources(snapshot: Snapshot, pod: Pod) -> ClaimToAllocate | None:
     if not snapshot.features.dra_extended_resource:
         return None
     lacking = resources_from_devices(snapshot, pod)
-    asked = device_requests(snapshot, pod, lacking.groups[int(lacking.group[0])]).requests
-    spec = DeviceClaim(requests=list(asked))
+    asked = device_requests(snapshot, pod, lacking.groups[int(lacking.group[0])])
+    spec = DeviceClaim(requests=asked)
     return ClaimToAllocate(pod.metadata.namespace, EXTENDED_RESOURCES, spec) if asked else None
 
 

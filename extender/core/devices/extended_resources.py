@@ -23,7 +23,7 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from extender.k8s.objects import Container, ContainerExtendedResourceRequest, ObjectMeta, Pod
+from extender.k8s.objects import Container, ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests, is_extended
 from extender.k8s.time import parse_time
 
@@ -161,69 +161,41 @@ def resources_from_devices(snapshot: Snapshot, pod: Pod) -> ResourcesFromDevices
 # --- requests for devices -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRequests:
-    """Requests for devices that replace the extended resources of a pod's containers."""
+def device_requests(snapshot: Snapshot, pod: Pod, resources: Sequence[str]) -> list[DeviceRequest]:
+    """Return the requests of the pod's claim on nodes where devices provide `resources` (createRequestsAndMappings).
 
-    requests: tuple[DeviceRequest, ...] = ()
-    """Sorted by name."""
-    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
-    """The request that serves each container, as in the pod's status."""
-
-
-def device_requests(snapshot: Snapshot, pod: Pod, resources: Sequence[str]) -> DeviceRequests:
-    """Return the requests of the pod's claim on nodes where devices provide `resources` (createRequestsAndMappings)."""
-    requests, mappings = list[DeviceRequest](), list[ContainerExtendedResourceRequest]()
+    They are sorted by name.
+    """
+    requests = list[DeviceRequest]()
     for name in sorted(resources):
         device_class = classes_by_resource(snapshot)[name].metadata.name
-        of_resource = _requests_of_resource(pod, name, device_class)
-        requests += of_resource.requests
-        mappings += of_resource.mappings
-    return DeviceRequests(tuple(sorted(requests, key=lambda one: one.name)), tuple(mappings))
+        requests += _requests_of_resource(pod, name, device_class)
+    return sorted(requests, key=lambda one: one.name)
 
 
-def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceRequests:
+def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> Iterator[DeviceRequest]:
     init_containers = pod.spec.init_containers or ()
     containers = [*init_containers, *(pod.spec.containers or ())]
     is_short = [at < len(init_containers) and one.restart_policy != "Always" for at, one in enumerate(containers)]
     # 1. Request devices for the containers that run at the same time.
-    long_lived: dict[int, tuple[str, int]] = {}
-    mappings = list[ContainerExtendedResourceRequest]()
-    for at, container in enumerate(containers):
-        amount = 0 if is_short[at] else _amount(container, resource)
-        if amount:
-            long_lived[at] = _request_name(at, container, resource), amount
-            mappings.append(ContainerExtendedResourceRequest(container.name, resource, long_lived[at][0]))
+    long_lived = {
+        at: amount
+        for at, container in enumerate(containers)
+        if not is_short[at] and (amount := _amount(container, resource))
+    }
     # 2. Init containers that end before other containers start reuse the devices of the other containers. Additional
     #    devices are requested once, for the init container that needs the most.
-    largest: tuple[str, int] | None = None
-    extra, of_short = set[str](), list[tuple[str, str]]()
+    most, most_at = 0, 0
     for at, container in enumerate(containers):
-        missing = _amount(container, resource) if is_short[at] else 0
-        if not missing:
-            continue
-        for name, amount in (one for later, one in long_lived.items() if later >= at):
-            missing -= amount
-            of_short.append((container.name, name))
-            if missing <= 0:
-                break
-        if missing > 0:
-            own = _request_name(at, container, resource)
-            extra.add(own)
-            of_short.append((container.name, own))
-            largest = (own, missing) if largest is None or largest[1] < missing else largest
-    for container_name, name in of_short:
-        served_by = largest[0] if largest is not None and name in extra else name
-        mappings.append(ContainerExtendedResourceRequest(container_name, resource, served_by))
-    # 3. Build the requests, in upstream's order.
-    named = ([largest] if largest is not None else []) + list(long_lived.values())
-    requests = [
-        DeviceRequest(
-            name, ExactDeviceRequest(device_class_name=device_class, allocation_mode="ExactCount", count=count)
-        )
-        for name, count in named
-    ]
-    return DeviceRequests(tuple(requests), tuple(mappings))
+        if is_short[at]:
+            reused = sum(amount for later, amount in long_lived.items() if later >= at)
+            missing = _amount(container, resource) - reused
+            if missing > most:
+                most, most_at = missing, at
+    counts = long_lived | ({most_at: most} if most else {})
+    for at, count in counts.items():
+        exactly = ExactDeviceRequest(device_class_name=device_class, allocation_mode="ExactCount", count=count)
+        yield DeviceRequest(_request_name(at, containers[at], resource), exactly)
 
 
 def _amount(container: Container, resource: str) -> int:
