@@ -44,7 +44,7 @@ class Reservation:
         """Return the claims with their devices."""
         return [
             ReservedClaim(
-                claim=f"{claim.metadata.namespace}/{claim.metadata.name}",
+                claim=claim.key,
                 allocation=allocated,
                 devices=[
                     ReservedDevice(
