@@ -177,11 +177,6 @@ class CandidateKeys:
     keys: RankingKeys
     """Keys of the candidates by each ranking criterion, then by TIE_BREAKERS."""
 
-    def best_first(self) -> "CandidateKeys":
-        """Return a copy with the best candidate first."""
-        order = self.keys.order
-        return CandidateKeys(self.candidates[order], self.keys.take(order))
-
 
 @dataclass(frozen=True)
 class DryRunRecord:
@@ -233,7 +228,8 @@ class DryRunRecord:
     @cached_property
     def ranked(self) -> CandidateKeys:
         """The candidates and their keys, best first. Sorted when the decision is shown, not during the request."""
-        return self.candidate_keys.best_first()
+        order = self.candidate_keys.keys.order
+        return CandidateKeys(self.candidate_keys.candidates[order], self.candidate_keys.keys.take(order))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ Rule: the verdict about the node is its filter status; this module only explains
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -152,7 +153,8 @@ def _snapshot_of(devices: RecordedDevices, name: str, features: Features) -> Sna
         if one.spec.node_name in (None, "", name) or one.spec.shared_counters
     }
     own = {(one.claim.metadata.namespace, one.claim.metadata.name): one.claim for one in devices.claims if one.claim}
-    others = (claim for claim in devices.all_claims if any((one.driver, one.pool) in pools for one in _results(claim)))
+    claims = chain.from_iterable(devices.claim_parts)
+    others = (claim for claim in claims if any((one.driver, one.pool) in pools for one in _results(claim)))
     objects = ClusterObjects(
         nodes=(node,),
         resource_slices=tuple(one for one in devices.slices if (one.spec.driver, one.spec.pool.name) in pools),

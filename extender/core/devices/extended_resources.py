@@ -23,7 +23,7 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from extender.k8s.objects import Container, ObjectMeta, Pod
+from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests, is_extended
 from extender.k8s.time import parse_time
 
@@ -177,35 +177,21 @@ def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> Iterato
     init_containers = pod.spec.init_containers or ()
     containers = [*init_containers, *(pod.spec.containers or ())]
     is_short = [at < len(init_containers) and one.restart_policy != "Always" for at, one in enumerate(containers)]
+    requested = [(one.resources.requests if one.resources is not None else None) or {} for one in containers]
+    nanos = [quantity.parse(requests.get(resource, "0")) for requests in requested]
+    # A fraction of a device counts as none (Quantity.AsInt64).
+    amounts = [0 if nano % quantity.NANO else nano // quantity.NANO for nano in nanos]
     # 1. Request devices for the containers that run at the same time.
-    long_lived = {
-        at: amount
-        for at, container in enumerate(containers)
-        if not is_short[at] and (amount := _amount(container, resource))
-    }
+    long_lived = {at: amount for at, amount in enumerate(amounts) if amount and not is_short[at]}
     # 2. Init containers that end before other containers start reuse the devices of the other containers. Additional
-    #    devices are requested once, for the init container that needs the most.
-    most, most_at = 0, 0
-    for at, container in enumerate(containers):
-        if is_short[at]:
-            reused = sum(amount for later, amount in long_lived.items() if later >= at)
-            missing = _amount(container, resource) - reused
-            if missing > most:
-                most, most_at = missing, at
+    #    devices are requested once, for the init container that needs the most, the first of several.
+    most = most_at = reused = 0
+    for at in reversed(range(len(containers))):
+        reused += long_lived.get(at, 0)
+        missing = amounts[at] - reused
+        if is_short[at] and missing > 0 and missing >= most:
+            most, most_at = missing, at
     counts = long_lived | ({most_at: most} if most else {})
     for at, count in counts.items():
         exactly = ExactDeviceRequest(device_class_name=device_class, allocation_mode="ExactCount", count=count)
-        yield DeviceRequest(_request_name(at, containers[at], resource), exactly)
-
-
-def _amount(container: Container, resource: str) -> int:
-    """Return the number of devices that the container requests; 0 for a fraction (Quantity.AsInt64)."""
-    requests = (container.resources.requests if container.resources is not None else None) or {}
-    nano = quantity.parse(requests.get(resource, "0"))
-    return nano // quantity.NANO if nano % quantity.NANO == 0 else 0
-
-
-def _request_name(container_at: int, container: Container, resource: str) -> str:
-    """Return the request's name, with the indexes of the container and of the resource in its sorted requests."""
-    requests = (container.resources.requests if container.resources is not None else None) or {}
-    return f"container-{container_at}-request-{sorted(requests).index(resource)}"
+        yield DeviceRequest(f"container-{at}-request-{sorted(requested[at]).index(resource)}", exactly)
