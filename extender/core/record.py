@@ -199,8 +199,6 @@ class DryRunRecord:
     """[node]: index into VICTIM_SELECTION_METHODS."""
     pods_on_node: tuple[PodsOnNode, ...]
     """[node]: its pods; records share these objects."""
-    pod_count: int
-    """Number of pods on all nodes of the dry run."""
     flags: npt.NDArray[np.uint8]
     """[k, node]: bits EVICTABLE, VIOLATING, VICTIM, PROTECTED and SCHEDULER_VICTIM."""
     allowed: IntArray
@@ -407,7 +405,6 @@ def record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
         emptied=dict(zip(insufficient.tolist(), run.emptied.statuses(insufficient).to_list(), strict=True)),
         methods=run.methods,
         pods_on_node=pods_on_node,
-        pod_count=int(np.count_nonzero(run.pods >= 0)),
         flags=flags,
         allowed=budgets.allowances,
         budgets=budgets.names,
