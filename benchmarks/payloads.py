@@ -7,7 +7,6 @@ from benchmarks import generate
 from benchmarks.bodies import names_body, nodes_body, victims_body
 from benchmarks.measure import Row, Work, in_turns
 from benchmarks.world import World
-from extender.core.engine import FilterDecision
 from extender.wire.decode import decode_filter, decode_preempt
 from extender.wire.encode import encode_filter, encode_preempt
 
@@ -17,11 +16,11 @@ GROUP = "wire"
 def rows(world: World) -> Iterator[Row]:
     """Yield rows for the largest responses: every node passes and every candidate is kept."""
     pod, count = generate.incoming(world.plan), world.plan.nodes
-    accepted = FilterDecision(tuple(range(count)), {}, {}, ())
+    accepted = tuple(range(count))
 
     def answer_filter(body: bytes) -> Callable[[], bytes]:
         request = decode_filter(body)
-        return lambda: encode_filter(request, accepted)
+        return lambda: encode_filter(request, accepted, {}, {})
 
     body = names_body(pod, world.node_names)
     yield reading(f"{count:,} names", body, decode_filter, rounds=51)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core.engine import Candidate, FilterDecision
+from extender.core.engine import Candidate
 from extender.errors import RequestError, RequestTooLarge
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.limits.limits import MAX_POD_BYTES
@@ -58,24 +58,24 @@ def test_whole_nodes_are_not_kept_beside_the_body_before_an_answer_is_to_hold_th
     tracemalloc.start()
     try:
         request = decode_filter(body)
-        encoded = encode_filter(request, FilterDecision((), {"n": "full"}, {}, ()))
+        encoded = encode_filter(request, (), {"n": "full"}, {})
         assert tracemalloc.get_traced_memory()[1] < len(body) / 10
     finally:
         tracemalloc.stop()
     assert json.loads(encoded)["Nodes"] == {"metadata": {}, "items": []}
-    assert len(encode_filter(request, FilterDecision((0,), {}, {}, ()))) > len(node)
+    assert len(encode_filter(request, (0,), {}, {})) > len(node)
 
 
 def test_an_answer_that_accepts_all_names_repeats_the_bytes_of_the_request():
     names = '["b","\\u0061","b"]'
     request = decode_filter(args(names=names))
     assert request.nodes == ["b", "a", "b"]
-    every, some = (encode_filter(request, FilterDecision(places, {}, {}, ())) for places in ((0, 1, 2), (0, 1)))
+    every, some = (encode_filter(request, places, {}, {}) for places in ((0, 1, 2), (0, 1)))
     assert f'"NodeNames":{names},'.encode() in every
     assert json.loads(every)["NodeNames"] == ["b", "a", "b"]
     assert json.loads(some)["NodeNames"] == ["b", "a"]
     spaced = decode_filter(args(names='[ "b", "a"]'))
-    assert b'"NodeNames":["b","a"],' in encode_filter(spaced, FilterDecision((0, 1), {}, {}, ()))
+    assert b'"NodeNames":["b","a"],' in encode_filter(spaced, (0, 1), {}, {})
 
 
 def test_the_last_request_with_names_is_not_decoded_again():
@@ -399,7 +399,7 @@ def test_no_refusal_repeats_the_input():
 
 def test_a_filter_answer_in_names_spells_every_key():
     request = decode_filter(args(names='["a","b","c"]'))
-    answer = encode_filter(request, FilterDecision((2,), {"a": "full"}, {"b": "tainted"}, ()))
+    answer = encode_filter(request, (2,), {"a": "full"}, {"b": "tainted"})
     assert answer == (
         b'{"Nodes":null,"NodeNames":["c"],"FailedNodes":{"a":"full"},'
         b'"FailedAndUnresolvableNodes":{"b":"tainted"},"Error":""}'
@@ -407,7 +407,7 @@ def test_a_filter_answer_in_names_spells_every_key():
 
 
 def test_a_filter_answer_without_nodes_has_an_empty_list():
-    answer = encode_filter(decode_filter(args(names="[]")), FilterDecision((), {}, {}, ()))
+    answer = encode_filter(decode_filter(args(names="[]")), (), {}, {})
     assert json.loads(answer)["NodeNames"] == []
 
 
@@ -415,7 +415,7 @@ def test_accepted_nodes_go_back_byte_for_byte():
     first = '{"metadata": {"name":"n1"},"status":{"x":1.50,"y":"\\u003c"},"z":1e400}'
     second = '{"metadata":{"name":"n2", "managedFields":[ ]}}'
     body = args(f'{{"metadata":{{"resourceVersion": "7"}},"items":[{first} , {second}]}}', "null")
-    answer = encode_filter(decode_filter(body), FilterDecision((0, 1), {}, {}, ()))
+    answer = encode_filter(decode_filter(body), (0, 1), {}, {})
     assert (
         answer
         == (
@@ -466,8 +466,7 @@ def test_where_the_nodes_stand_in_a_body_makes_no_difference(body, is_known):
     assert list(map(bytes, request.raw_nodes())) == list(map(bytes, same.raw_nodes()))
     everyone = tuple(range(len(request.nodes)))
     for accepted in (everyone, everyone[1:], everyone[:1], ()):
-        decision = FilterDecision(accepted, {}, {}, ())
-        assert encode_filter(request, decision) == encode_filter(same, decision)
+        assert encode_filter(request, accepted, {}, {}) == encode_filter(same, accepted, {}, {})
 
 
 @pytest.mark.parametrize("items", [f"[{NODE}", f"[{NODE}]]", "[1]", f'[{{"metadata":{{}}}},{NODE}]', f"[{NODE}]\x85"])
@@ -479,19 +478,19 @@ def test_E11_wrong_nodes_are_refused_alike_wherever_they_stand(items):
 def test_accepted_nodes_of_a_request_in_another_spelling_go_back_byte_for_byte():
     first, second = '{"metadata":{"name":"n1"},"x":1.50}', '{"metadata": {"name":"n2"}}'
     body = f'{{"pod":{POD},"nodes":{{"items":[{first},{second}]}}}}'.encode()
-    answer = encode_filter(decode_filter(body), FilterDecision((1,), {"n1": "full"}, {}, ()))
+    answer = encode_filter(decode_filter(body), (1,), {"n1": "full"}, {})
     assert answer.startswith(f'{{"Nodes":{{"metadata":{{}},"items":[{second}]}},'.encode())
 
 
 def test_list_metadata_that_was_not_sent_is_empty():
     body = args('{"items":[]}', "null")
-    answer = encode_filter(decode_filter(body), FilterDecision((), {}, {}, ()))
+    answer = encode_filter(decode_filter(body), (), {}, {})
     assert json.loads(answer)["Nodes"] == {"metadata": {}, "items": []}
 
 
 def test_a_node_sent_twice_is_accepted_twice_and_scored_once():
     request = decode_filter(args(names='["a","b","a"]'))
-    answer = encode_filter(request, FilterDecision((0, 2), {"b": "full"}, {}, ()))
+    answer = encode_filter(request, (0, 2), {"b": "full"}, {})
     assert json.loads(answer)["NodeNames"] == ["a", "a"]
     scores = json.loads(encode_prioritize(request.nodes, (7, 1, 7)))
     assert scores == [{"Host": "a", "Score": 7}, {"Host": "b", "Score": 1}]
@@ -522,8 +521,10 @@ def test_whole_pods_are_answered_by_uid_and_null_victims_as_an_empty_list():
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_names_of_any_text_survive(names):
     request = decode_filter(args(names=json.dumps(names)))
-    everything = FilterDecision(tuple(range(len(names))), {}, {}, ())
-    assert json.loads(encode_filter(request, everything))["NodeNames"] == names, "a name is changed by the encoder"
+    accepted = range(len(names))
+    assert json.loads(encode_filter(request, accepted, {}, {}))["NodeNames"] == names, (
+        "a name is changed by the encoder"
+    )
 
 
 # --- what a body may cost -------------------------------------------------------------------------------------------

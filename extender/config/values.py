@@ -11,14 +11,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt
 
 from extender.k8s.selectors import is_label_value, is_qualified_name
+from extender.k8s.time import parse_duration
 from extender.k8s.version.versions import supported_version
 from extender.utilities.text import suggestion
 
-# Go accepts the micro sign (U+00B5) and the Greek letter mu (U+03BC).
-_MICROSECONDS = {"us": 10**3, "µs": 10**3, "μs": 10**3}
-# Unit -> nanoseconds; "ms" comes before "m", because _GO_DURATION_PART takes the first that matches.
-_DURATION_UNITS = {"ns": 1, **_MICROSECONDS, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_GO_DURATION_PART = re.compile(rf"(\d+\.?\d*|\.\d+)({'|'.join(_DURATION_UNITS)})", re.ASCII)
 # Durations in our own file, which are neither negative nor finer than a millisecond.
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+|0", re.ASCII)
 _SIZE_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -27,17 +23,12 @@ _SIZE = re.compile(r"(\d+)(k|M|G|Ki|Mi|Gi|)")
 
 def nanoseconds_of(duration: str) -> int:
     """Parse a Go duration such as 1m30s or -5s (time.ParseDuration). Raises ValueError."""
-    sign, text = (-1, duration[1:]) if duration.startswith("-") else (1, duration.removeprefix("+"))
-    parts = _GO_DURATION_PART.findall(text)
-    if text != "0" and (not text or "".join(number + unit for number, unit in parts) != text):
+    found = parse_duration(duration)
+    if found is None:
         raise ValueError(f'invalid duration "{duration}"')
-    total = 0
-    for number, unit in parts:
-        whole, _, fraction = number.partition(".")
-        total += int(f"{whole}{fraction}" or 0) * _DURATION_UNITS[unit] // 10 ** len(fraction)
-    if total >= 2**63:
+    if abs(found) >= 2**63:
         raise ValueError("must be shorter than 292 years")  # the int64 of Go's time.Duration
-    return sign * total
+    return found
 
 
 def _seconds(value: object) -> float:

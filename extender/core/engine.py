@@ -37,7 +37,7 @@ from extender.core.preemption.sent_candidates import (
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, Snapshot
-from extender.core.snapshot.workloads import SchedulingGroupIndex
+from extender.core.snapshot.workloads import PodGroupIndex
 from extender.errors import PluginFailed
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import ObjectMeta, Pod
@@ -172,7 +172,7 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
     potential_victims(context)
     yield
     if snapshot.features.groups_are_evicted_whole:
-        snapshot.index(SchedulingGroupIndex)
+        snapshot.index(PodGroupIndex)
     yield
     snapshot.index(PodUIDs).read()
     yield

@@ -46,7 +46,7 @@ from extender.core.preemption.sent_candidates import ResolvedCandidates
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of
 from extender.core.snapshot.snapshot import Snapshot
-from extender.core.snapshot.workloads import SchedulingGroupIndex
+from extender.core.snapshot.workloads import PodGroupIndex
 from extender.k8s.objects import Pod
 
 T = TypeVar("T")
@@ -186,7 +186,7 @@ class Evaluation:
             # kube-scheduler evicts some pods only together with their PodGroup (v1.37). If we don't read PodGroups, any
             # pod of a group may be such a pod.
             has_objects = profile.preemption.reads_pod_groups and "pod_groups" not in snapshot.unreadable_tables
-            rows = snapshot.index(SchedulingGroupIndex).evicted_whole(has_objects=has_objects)
+            rows = snapshot.index(PodGroupIndex).evicted_whole(has_objects=has_objects)
             keeps = keeps | mask_of(snapshot.pod_node[rows], len(keeps))
         return keeps
 

@@ -177,11 +177,6 @@ class CandidateKeys:
     keys: RankingKeys
     """Keys of the candidates by each ranking criterion, then by TIE_BREAKERS."""
 
-    def best_first(self) -> "CandidateKeys":
-        """Return a copy with the best candidate first."""
-        order = self.keys.order
-        return CandidateKeys(self.candidates[order], self.keys.take(order))
-
 
 @dataclass(frozen=True)
 class DryRunRecord:
@@ -204,8 +199,6 @@ class DryRunRecord:
     """[node]: index into VICTIM_SELECTION_METHODS."""
     pods_on_node: tuple[PodsOnNode, ...]
     """[node]: its pods; records share these objects."""
-    pod_count: int
-    """Number of pods on all nodes of the dry run."""
     flags: npt.NDArray[np.uint8]
     """[k, node]: bits EVICTABLE, VIOLATING, VICTIM, PROTECTED and SCHEDULER_VICTIM."""
     allowed: IntArray
@@ -233,7 +226,8 @@ class DryRunRecord:
     @cached_property
     def ranked(self) -> CandidateKeys:
         """The candidates and their keys, best first. Sorted when the decision is shown, not during the request."""
-        return self.candidate_keys.best_first()
+        order = self.candidate_keys.keys.order
+        return CandidateKeys(self.candidate_keys.candidates[order], self.candidate_keys.keys.take(order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +405,6 @@ def record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
         emptied=dict(zip(insufficient.tolist(), run.emptied.statuses(insufficient).to_list(), strict=True)),
         methods=run.methods,
         pods_on_node=pods_on_node,
-        pod_count=int(np.count_nonzero(run.pods >= 0)),
         flags=flags,
         allowed=budgets.allowances,
         budgets=budgets.names,

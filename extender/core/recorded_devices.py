@@ -7,7 +7,6 @@ Rule: a record refers to nothing that changes; reasons are computed on demand (`
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 from extender.core.devices.claims import NOT_CREATED, ResourceClaimParts, each_claim
 from extender.core.framework.plugins import dynamic_resources
@@ -44,11 +43,6 @@ class RecordedDevices:
     """All claims of the cluster, in parts."""
     classes: tuple[DeviceClass, ...]
     taint_rules: tuple[DeviceTaintRule, ...]
-
-    @property
-    def all_claims(self) -> Iterator[ResourceClaim]:
-        """All claims of the cluster."""
-        return chain.from_iterable(self.claim_parts)
 
     @property
     def size(self) -> int:

@@ -349,15 +349,8 @@ class PodResourceClaimStatus(Value, frozen=True):
     """None if the claim was not needed."""
 
 
-class ContainerExtendedResourceRequest(Value, frozen=True):
-    container_name: str = ""
-    resource_name: str = ""
-    request_name: str = ""
-
-
 class PodExtendedResourceClaimStatus(Value, frozen=True):
     resource_claim_name: str = ""
-    request_mappings: list[ContainerExtendedResourceRequest] | None = None
 
 
 class PodSpec(Value, frozen=True):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from extender.k8s.devices.objects import DeviceTaint
 from extender.k8s.limits.limits import MAX_LABEL_CHARACTERS, MAX_NAME_CHARACTERS, MAX_QUALIFIED_NAME_CHARACTERS
 from extender.k8s.objects import (
     LabelSelector,
@@ -357,7 +358,7 @@ def _field(one: NodeSelectorRequirement) -> FieldRequirement:
 # --- taints and tolerations -----------------------------------------------------------------------------------------
 
 
-def tolerates(toleration: Toleration, taint: Taint, *, compares: bool) -> bool:
+def tolerates(toleration: Toleration, taint: Taint | DeviceTaint, *, compares: bool) -> bool:
     """Return whether the toleration tolerates the taint (Toleration.ToleratesTaint, k8s.io/api/core/v1, v1.36).
 
     `compares`: feature gate TaintTolerationComparisonOperators; without it, Gt and Lt tolerate nothing.

@@ -76,6 +76,26 @@ _DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
+# Go accepts the micro sign (U+00B5) and the Greek letter mu (U+03BC).
+_MICROSECONDS = dict.fromkeys(("us", "\u00b5s", "\u03bcs"), 10**3)
+# Unit -> nanoseconds; "ms" comes before "m", because _GO_PART takes the first that matches.
+_GO_UNITS = {"ns": 1, **_MICROSECONDS, "ms": 10**6, "s": SECOND, "m": MINUTE, "h": 60 * MINUTE}
+_GO_PART = re.compile(rf"([0-9]+\.?[0-9]*|\.[0-9]+)({'|'.join(_GO_UNITS)})")
+
+
+def parse_duration(text: str) -> int | None:
+    """Parse a Go duration such as 1m30s or -5s to nanoseconds of any size (time.ParseDuration); None for other text."""
+    unsigned = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
+    parts = _GO_PART.findall(unsigned)
+    if unsigned != "0" and (not unsigned or "".join(number + unit for number, unit in parts) != unsigned):
+        return None
+    total = 0
+    for number, unit in parts:
+        whole, _, fraction = number.partition(".")
+        total += int(whole + fraction) * _GO_UNITS[unit] // 10 ** len(fraction)
+    return -total if text.startswith("-") else total
+
+
 def human_duration(nanoseconds: int) -> str:
     """Return a duration as kubectl prints ages: `12s`, `5m30s`, `3h`, `2d4h` (duration.HumanDuration, apimachinery)."""
     seconds = max(nanoseconds // SECOND, 0)

@@ -6,7 +6,7 @@ never reaches a snapshot, where a parse error would stop decisions.
 Rule: every field that `core` parses as a quantity or a time is listed here, and errors name it as a JSON path.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -20,7 +20,7 @@ from extender.k8s.devices.objects import (
     ResourceClaim,
     ResourceSlice,
 )
-from extender.k8s.objects import Container, ContainerStatus, Node, Object, Pod, ResourceList
+from extender.k8s.objects import Node, Object, Pod, ResourceList
 from extender.k8s.storage.objects import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 from extender.k8s.time import parse_time
 
@@ -60,15 +60,7 @@ def _resource_lists(loaded: Object) -> ResourceLists:
     if isinstance(loaded, Node):
         yield "status.allocatable", loaded.status.allocatable
     elif isinstance(loaded, Pod):
-        spec, status = loaded.spec, loaded.status
-        yield from _of_containers("spec.containers", spec.containers)
-        yield from _of_containers("spec.initContainers", spec.init_containers)
-        yield "spec.resources.requests", spec.resources.requests if spec.resources else None
-        yield "spec.overhead", spec.overhead
-        yield from _of_containers("status.containerStatuses", status.container_statuses)
-        yield from _of_containers("status.initContainerStatuses", status.init_container_statuses)
-        yield "status.resources.requests", status.resources.requests if status.resources else None
-        yield "status.allocatedResources", status.allocated_resources
+        yield from pod_resource_lists(loaded)
     elif isinstance(loaded, PersistentVolumeClaim):
         yield "spec.resources.requests", loaded.spec.resources.requests if loaded.spec.resources else None
     elif isinstance(loaded, PersistentVolume):
@@ -79,6 +71,27 @@ def _resource_lists(loaded: Object) -> ResourceLists:
         yield from _of_slice(loaded)
     elif isinstance(loaded, ResourceClaim):
         yield from _of_claim(loaded)
+
+
+def pod_resource_lists(pod: Pod) -> ResourceLists:
+    """Yield the resource lists of a pod."""
+    spec, status = pod.spec, pod.status
+    yield "spec.overhead", spec.overhead
+    yield "status.allocatedResources", status.allocated_resources
+    owners = [("spec", spec.resources), ("status", status.resources)]
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        owners += [(f"spec.{kind}[{i}]", one.resources) for i, one in enumerate(containers or ())]
+    for kind, statuses in (
+        ("initContainerStatuses", status.init_container_statuses),
+        ("containerStatuses", status.container_statuses),
+    ):
+        owners += [(f"status.{kind}[{i}]", one.resources) for i, one in enumerate(statuses or ())]
+        for i, one in enumerate(statuses or ()):
+            yield f"status.{kind}[{i}].allocatedResources", one.allocated_resources
+    for owner, resources in owners:
+        if resources is not None:
+            yield f"{owner}.resources.requests", resources.requests
+            yield f"{owner}.resources.limits", resources.limits
 
 
 def _of_slice(loaded: ResourceSlice) -> ResourceLists:
@@ -98,13 +111,6 @@ def _of_claim(loaded: ResourceClaim) -> ResourceLists:
     for index, result in enumerate(results or ()):
         if result.consumed_capacity:
             yield f"status.allocation.devices.results[{index}].consumedCapacity", result.consumed_capacity
-
-
-def _of_containers(path: str, containers: Sequence[Container | ContainerStatus] | None) -> ResourceLists:
-    for index, one in enumerate(containers or ()):
-        yield f"{path}[{index}].resources.requests", one.resources.requests if one.resources else None
-        if isinstance(one, ContainerStatus):
-            yield f"{path}[{index}].allocatedResources", one.allocated_resources
 
 
 def _of_device(path: str, device: Device) -> ResourceLists:

@@ -8,6 +8,7 @@ Rule: the verdict about the node is its filter status; this module only explains
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -152,7 +153,8 @@ def _snapshot_of(devices: RecordedDevices, name: str, features: Features) -> Sna
         if one.spec.node_name in (None, "", name) or one.spec.shared_counters
     }
     own = {(one.claim.metadata.namespace, one.claim.metadata.name): one.claim for one in devices.claims if one.claim}
-    others = (claim for claim in devices.all_claims if any((one.driver, one.pool) in pools for one in _results(claim)))
+    claims = chain.from_iterable(devices.claim_parts)
+    others = (claim for claim in claims if any((one.driver, one.pool) in pools for one in _results(claim)))
     objects = ClusterObjects(
         nodes=(node,),
         resource_slices=tuple(one for one in devices.slices if (one.spec.driver, one.spec.pool.name) in pools),
@@ -188,8 +190,8 @@ def _extended_resources(snapshot: Snapshot, pod: Pod) -> ClaimToAllocate | None:
     if not snapshot.features.dra_extended_resource:
         return None
     lacking = resources_from_devices(snapshot, pod)
-    asked = device_requests(snapshot, pod, lacking.groups[int(lacking.group[0])]).requests
-    spec = DeviceClaim(requests=list(asked))
+    asked = device_requests(snapshot, pod, lacking.groups[int(lacking.group[0])])
+    spec = DeviceClaim(requests=asked)
     return ClaimToAllocate(pod.metadata.namespace, EXTENDED_RESOURCES, spec) if asked else None
 
 

@@ -14,7 +14,7 @@ that was sent is ever treated as absent.
 
 import codecs
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -35,6 +35,7 @@ from extender.k8s.limits.limits import (
 )
 from extender.k8s.objects import Node, Pod, ResourceList
 from extender.k8s.time import parse_time
+from extender.k8s.validation import pod_resource_lists
 from extender.wire import (
     EMPTY_OBJECT,
     NULL,
@@ -416,7 +417,7 @@ def _decode_pod(raw: Raw) -> Pod:
         if len(name) > MAX_NAME_CHARACTERS:
             limit = f"at most {MAX_NAME_CHARACTERS} are accepted"
             raise RequestError(f"Pod.metadata.{key}: {len(name)} characters, {limit}")
-    for path, amounts in _resource_lists(pod):
+    for path, amounts in pod_resource_lists(pod):
         _check_amounts(f"Pod.{path}", amounts)
     try:
         if metadata.creation_timestamp:
@@ -438,27 +439,6 @@ def _check_amounts(path: str, amounts: ResourceList | None) -> None:
             # A name that is not a resource name could be anything, and errors never repeat the input.
             resource = name if _RESOURCE_NAME.fullmatch(name) else "…"
             raise RequestError(f"{path}[{resource}]: not a quantity (such as 500m, 2 or 1Gi)") from None
-
-
-def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
-    """Yield (path, resource list) for all resource lists of the pod."""
-    spec, status = pod.spec, pod.status
-    yield "spec.overhead", spec.overhead
-    yield "status.allocatedResources", status.allocated_resources
-    owners = [("spec", spec.resources), ("status", status.resources)]
-    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
-        owners += [(f"spec.{kind}[{i}]", one.resources) for i, one in enumerate(containers or ())]
-    for kind, statuses in (
-        ("initContainerStatuses", status.init_container_statuses),
-        ("containerStatuses", status.container_statuses),
-    ):
-        owners += [(f"status.{kind}[{i}]", one.resources) for i, one in enumerate(statuses or ())]
-        for i, one in enumerate(statuses or ()):
-            yield f"status.{kind}[{i}].allocatedResources", one.allocated_resources
-    for owner, resources in owners:
-        if resources is not None:
-            yield f"{owner}.resources.requests", resources.requests
-            yield f"{owner}.resources.limits", resources.limits
 
 
 # --- whole nodes ----------------------------------------------------------------------------------------------------

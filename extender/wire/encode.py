@@ -32,22 +32,6 @@ T = TypeVar("T")
 _ENCODER = Encoder()
 
 
-class FilterAnswer(Protocol):
-    """A decision of `/filter`, as the engine returns it."""
-
-    @property
-    def accepted(self) -> Sequence[int]:
-        """Indexes of the accepted nodes in the requested list, ascending."""
-
-    @property
-    def failed(self) -> dict[str, str]:
-        """Node -> message, for nodes where evicting pods would help."""
-
-    @property
-    def unresolvable(self) -> dict[str, str]:
-        """Node -> message, for nodes where evicting pods would not help."""
-
-
 class VictimsOnNode(Protocol):
     """A node with the pods to evict from it, as the engine returns it."""
 
@@ -59,14 +43,20 @@ class VictimsOnNode(Protocol):
     def num_pdb_violations(self) -> int: ...
 
 
-def encode_filter(request: FilterRequest, decision: FilterAnswer) -> bytes:
-    """Encode ExtenderFilterResult with Nodes or NodeNames, whichever was sent."""
+def encode_filter(
+    request: FilterRequest, accepted: Sequence[int], failed: dict[str, str], unresolvable: dict[str, str]
+) -> bytes:
+    """Encode ExtenderFilterResult with Nodes or NodeNames, whichever was sent.
+
+    `accepted`: indexes of the accepted nodes in the requested list, ascending; `failed`, `unresolvable`: node ->
+    message, for nodes where evicting pods would help, and would not.
+    """
     nodes = names = None
     if request.has_whole_nodes:
-        nodes = NodeList(metadata=request.list_metadata, items=_accepted(request, decision.accepted, request.raw_nodes))
+        nodes = NodeList(metadata=request.list_metadata, items=_accepted(request, accepted, request.raw_nodes))
     else:
-        names = _accepted(request, decision.accepted, lambda: request.nodes)
-    return _ENCODER.encode(ExtenderFilterResult(nodes, names, decision.failed, decision.unresolvable))
+        names = _accepted(request, accepted, lambda: request.nodes)
+    return _ENCODER.encode(ExtenderFilterResult(nodes, names, failed, unresolvable))
 
 
 def _accepted(request: FilterRequest, positions: Sequence[int], sent: Callable[[], list[T]]) -> list[T]:

@@ -195,7 +195,7 @@ def call_costs(snapshot: Snapshot, raw: JSON, spent: Costs) -> None:
     with _timed(spent, "filter"):
         filtered = engine.filter(snapshot, request.pod, names, UPSTREAM)
         guard_filter(names, filtered)
-        encode_filter(request, filtered)
+        encode_filter(request, filtered.accepted, filtered.failed, filtered.unresolvable)
     with _timed(spent, "prioritize"):
         scored = engine.prioritize(snapshot, request.pod, names, UPSTREAM)
     snapshot._derived.clear()

@@ -115,7 +115,7 @@ def answer_filter(snapshot, question):
     request = decode_filter(question.filter_body)
     decision = engine.filter(snapshot, request.pod, request.nodes, question.profile)
     guard_filter(request.nodes, decision)
-    return encode_filter(request, decision)
+    return encode_filter(request, decision.accepted, decision.failed, decision.unresolvable)
 
 
 def answer_preempt(snapshot, question):

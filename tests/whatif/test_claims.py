@@ -159,12 +159,8 @@ def test_extended_resources_get_a_claim_of_their_own():
     ]
     assert [one.pod for one in result.pending] == ["default/c"]
     status = snapshot.objects.pods["default", "a"].status.extended_resource_claim_status
-    assert msgspec.to_builtins(status) == {
-        "resourceClaimName": "a-extended-resources-simulated",
-        "requestMappings": [
-            {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "container-0-request-1"}
-        ],
-    }
+    assert status is not None
+    assert status.resource_claim_name == "a-extended-resources-simulated"
 
 
 def test_a_claim_that_nobody_uses_is_deallocated_where_its_pod_does_not_fit():

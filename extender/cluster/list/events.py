@@ -21,7 +21,7 @@ from extender.cluster.list.lister import Lister
 from extender.cluster.list.pod_history import PodHistory, PreemptedBy, SchedulerEvent
 from extender.cluster.list.requests import ListRequest, field_is
 from extender.cluster.watch.list_watch import Resource, decode_page, list_pages
-from extender.k8s.objects import Pod
+from extender.k8s.objects import Condition, Pod
 from extender.k8s.storage.objects import ObjectReference
 
 MAX_EVENTS = 5_000  # Events of one pod name; a pod usually has a few dozen
@@ -73,22 +73,6 @@ class Event(msgspec.Struct, rename="camel"):
         )
 
 
-class PodCondition(msgspec.Struct, rename="camel"):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
-
-
-class _PodStatus(msgspec.Struct):
-    conditions: list[PodCondition] | None = None
-
-
-class _PodWithConditions(msgspec.Struct):
-    status: _PodStatus = field(default_factory=_PodStatus)
-
-
 def read_events(lister: Lister, namespace: str, name: str) -> tuple[list[Event], list[str]]:
     """Return the Events about pods of this name, and notes about problems, as Events are optional."""
     selector = f"{field_is('involvedObject.kind', 'Pod')},{field_is('involvedObject.name', name)}"
@@ -106,17 +90,17 @@ def read_events(lister: Lister, namespace: str, name: str) -> tuple[list[Event],
     return found, []
 
 
-def conditions_of(pod: bytes | msgspec.Raw) -> list[PodCondition]:
+def conditions_of(pod: bytes | msgspec.Raw) -> list[Condition]:
     """Return the conditions of a pod's JSON; the watch does not decode their messages."""
     try:
-        return msgspec.json.decode(pod, type=_PodWithConditions).status.conditions or []
+        return msgspec.json.decode(pod, type=Pod).status.conditions or []
     except ValueError:
         return []
 
 
 def pod_history(
     pod: Pod | None,
-    conditions: Sequence[PodCondition],
+    conditions: Sequence[Condition],
     events: Sequence[Event],
     notes: Sequence[str],
     find_pod: FindPod,
@@ -160,7 +144,7 @@ def _preempted_by_event(events: Sequence[Event], find_pod: FindPod) -> Preempted
     )
 
 
-def _preempted_by_condition(pod: Pod | None, conditions: Sequence[PodCondition]) -> PreemptedBy | None:
+def _preempted_by_condition(pod: Pod | None, conditions: Sequence[Condition]) -> PreemptedBy | None:
     """Return the preemption according to the condition DisruptionTarget, which names no preemptor."""
     for one in conditions:
         if (one.type, one.status, one.reason) == ("DisruptionTarget", "True", "PreemptionByScheduler"):

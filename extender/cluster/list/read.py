@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
-from extender.cluster.list.events import Event, PodCondition, conditions_of, pod_history, read_events
+from extender.cluster.list.events import Event, conditions_of, pod_history, read_events
 from extender.cluster.list.lister import Listed, Lister, OnProgress
 from extender.cluster.list.pod_history import PodHistory
 from extender.cluster.list.requests import ListRequest, all_requests, late_requests_for, pods_of, requests_for
@@ -27,7 +27,7 @@ from extender.cluster.watch.list_watch import decode_page, no_permission
 from extender.core.profile import KubeScheduler, PreemptionPolicy
 from extender.errors import ClusterLost, printable
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
-from extender.k8s.objects import Pod
+from extender.k8s.objects import Condition, Pod
 from extender.k8s.quotas import LimitRange
 from extender.k8s.version import found as version_found
 from extender.k8s.version.found import FoundVersion
@@ -105,7 +105,7 @@ class _Subject:
     """The pod to explain, with its conditions and Events."""
 
     pod: Pod | None
-    conditions: Sequence[PodCondition] = ()
+    conditions: Sequence[Condition] = ()
     events: Sequence[Event] = ()
     notes: Sequence[str] = ()
 
@@ -210,7 +210,7 @@ class _Reading:
 # --- small requests ---------------------------------------------------------------------------------------------------
 
 
-def _read_pod(lister: Lister, namespace: str, name: str) -> tuple[Pod | None, list[PodCondition]]:
+def _read_pod(lister: Lister, namespace: str, name: str) -> tuple[Pod | None, list[Condition]]:
     request = pods_of(namespace, name=name)
     try:
         page = decode_page(lister.fetch(request.path_in(request.resource.path), request.params), "Pod")

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from extender.core.profile import SCORE_WEIGHTS
 from extender.k8s.version.features import Features
 from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR
 
@@ -100,15 +101,6 @@ IN_TREE: Final[dict[str, InTreePlugin]] = {
 }
 """Name -> plugin."""
 
-DEFAULT_WEIGHTS: Final = {
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "PodTopologySpread": 2,
-    "InterPodAffinity": 2,
-    "DynamicResources": 2,
-}
-"""Plugin of the default list -> weight, if it is not 1."""
-
 
 def in_tree(minor: int) -> dict[str, InTreePlugin]:
     """Return the in-tree plugins of `minor`."""
@@ -130,7 +122,7 @@ def evaluated_out_of_tree(names: Iterable[str]) -> dict[str, InTreePlugin]:
 
 def default_plugins(features: Features) -> tuple[tuple[str, int], ...]:
     """Return the default MultiPoint list: (plugin, weight), in order (v1.getDefaultPlugins)."""
-    return tuple((name, DEFAULT_WEIGHTS.get(name, 0)) for name in _default_names(features))
+    return tuple((name, SCORE_WEIGHTS.get(name, 0)) for name in _default_names(features))
 
 
 def _default_names(features: Features) -> Iterator[str]:

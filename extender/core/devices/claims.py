@@ -60,12 +60,8 @@ def _claim(
     owner = claim.metadata.controller
     if named.resource_claim_name is None and (owner is None or owner.uid != pod.metadata.uid):
         pod_word = "Pod" if snapshot.features.claim_reasons_of_1_36 else "pod"
-        return f"ResourceClaim {_key(claim)} was not created for {pod_word} {pod.key} ({pod_word} is not owner)"
+        return f"ResourceClaim {claim.key} was not created for {pod_word} {pod.key} ({pod_word} is not owner)"
     return claim
-
-
-def _key(claim: ResourceClaim) -> str:
-    return f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
 class UnsupportedRequest(Exception):
@@ -82,10 +78,10 @@ def request_problem(snapshot: Snapshot, claim: ResourceClaim) -> str | None:
         if request.exactly is not None:
             classes = [(request.name, request.exactly.device_class_name)]
         elif not request.first_available:
-            return f"resource claim {_key(claim)}, request {request.name}: unknown request type"
+            return f"resource claim {claim.key}, request {request.name}: unknown request type"
         elif not snapshot.features.dra_prioritized_list:
             return (
-                f"resource claim {_key(claim)}, request {request.name}: has subrequests, "
+                f"resource claim {claim.key}, request {request.name}: has subrequests, "
                 "but the DRAPrioritizedList feature is disabled"
             )
         else:

@@ -252,7 +252,11 @@ class DeviceIndex(Index):
         pools = gather_pools(
             slices, snapshot.nodes[row], lambda one: tuple(self._of_pool[one].values()), snapshot.features
         )
-        usable = [one for one in pools if one.incomplete or one.invalid_reason or any(_devices(one.slices))]
+        usable = [
+            one
+            for one in pools
+            if one.incomplete or one.invalid_reason or any(part.spec.devices for part in one.slices)
+        ]
         return usable[0] if usable else None
 
     def _is_shared(self, spec: ResourceSliceSpec) -> bool:
@@ -308,7 +312,3 @@ def _is_usual(spec: ResourceSliceSpec) -> bool:
         and all(other_fields(device) == NO_OTHER_FIELDS and has_values(device) for device in devices)
         and all(policy is None for policy in policies)
     )
-
-
-def _devices(slices: Iterable[ResourceSlice]) -> Iterator[Device]:
-    return (device for one in slices for device in one.spec.devices or ())

@@ -23,7 +23,7 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from extender.k8s.objects import Container, ContainerExtendedResourceRequest, ObjectMeta, Pod
+from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests, is_extended
 from extender.k8s.time import parse_time
 
@@ -161,79 +161,37 @@ def resources_from_devices(snapshot: Snapshot, pod: Pod) -> ResourcesFromDevices
 # --- requests for devices -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRequests:
-    """Requests for devices that replace the extended resources of a pod's containers."""
+def device_requests(snapshot: Snapshot, pod: Pod, resources: Sequence[str]) -> list[DeviceRequest]:
+    """Return the requests of the pod's claim on nodes where devices provide `resources` (createRequestsAndMappings).
 
-    requests: tuple[DeviceRequest, ...] = ()
-    """Sorted by name."""
-    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
-    """The request that serves each container, as in the pod's status."""
-
-
-def device_requests(snapshot: Snapshot, pod: Pod, resources: Sequence[str]) -> DeviceRequests:
-    """Return the requests of the pod's claim on nodes where devices provide `resources` (createRequestsAndMappings)."""
-    requests, mappings = list[DeviceRequest](), list[ContainerExtendedResourceRequest]()
+    They are sorted by name.
+    """
+    requests = list[DeviceRequest]()
     for name in sorted(resources):
         device_class = classes_by_resource(snapshot)[name].metadata.name
-        of_resource = _requests_of_resource(pod, name, device_class)
-        requests += of_resource.requests
-        mappings += of_resource.mappings
-    return DeviceRequests(tuple(sorted(requests, key=lambda one: one.name)), tuple(mappings))
+        requests += _requests_of_resource(pod, name, device_class)
+    return sorted(requests, key=lambda one: one.name)
 
 
-def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceRequests:
+def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> Iterator[DeviceRequest]:
     init_containers = pod.spec.init_containers or ()
     containers = [*init_containers, *(pod.spec.containers or ())]
     is_short = [at < len(init_containers) and one.restart_policy != "Always" for at, one in enumerate(containers)]
+    requested = [(one.resources.requests if one.resources is not None else None) or {} for one in containers]
+    nanos = [quantity.parse(requests.get(resource, "0")) for requests in requested]
+    # A fraction of a device counts as none (Quantity.AsInt64).
+    amounts = [0 if nano % quantity.NANO else nano // quantity.NANO for nano in nanos]
     # 1. Request devices for the containers that run at the same time.
-    long_lived: dict[int, tuple[str, int]] = {}
-    mappings = list[ContainerExtendedResourceRequest]()
-    for at, container in enumerate(containers):
-        amount = 0 if is_short[at] else _amount(container, resource)
-        if amount:
-            long_lived[at] = _request_name(at, container, resource), amount
-            mappings.append(ContainerExtendedResourceRequest(container.name, resource, long_lived[at][0]))
+    long_lived = {at: amount for at, amount in enumerate(amounts) if amount and not is_short[at]}
     # 2. Init containers that end before other containers start reuse the devices of the other containers. Additional
-    #    devices are requested once, for the init container that needs the most.
-    largest: tuple[str, int] | None = None
-    extra, of_short = set[str](), list[tuple[str, str]]()
-    for at, container in enumerate(containers):
-        missing = _amount(container, resource) if is_short[at] else 0
-        if not missing:
-            continue
-        for name, amount in (one for later, one in long_lived.items() if later >= at):
-            missing -= amount
-            of_short.append((container.name, name))
-            if missing <= 0:
-                break
-        if missing > 0:
-            own = _request_name(at, container, resource)
-            extra.add(own)
-            of_short.append((container.name, own))
-            largest = (own, missing) if largest is None or largest[1] < missing else largest
-    for container_name, name in of_short:
-        served_by = largest[0] if largest is not None and name in extra else name
-        mappings.append(ContainerExtendedResourceRequest(container_name, resource, served_by))
-    # 3. Build the requests, in upstream's order.
-    named = ([largest] if largest is not None else []) + list(long_lived.values())
-    requests = [
-        DeviceRequest(
-            name, ExactDeviceRequest(device_class_name=device_class, allocation_mode="ExactCount", count=count)
-        )
-        for name, count in named
-    ]
-    return DeviceRequests(tuple(requests), tuple(mappings))
-
-
-def _amount(container: Container, resource: str) -> int:
-    """Return the number of devices that the container requests; 0 for a fraction (Quantity.AsInt64)."""
-    requests = (container.resources.requests if container.resources is not None else None) or {}
-    nano = quantity.parse(requests.get(resource, "0"))
-    return nano // quantity.NANO if nano % quantity.NANO == 0 else 0
-
-
-def _request_name(container_at: int, container: Container, resource: str) -> str:
-    """Return the request's name, with the indexes of the container and of the resource in its sorted requests."""
-    requests = (container.resources.requests if container.resources is not None else None) or {}
-    return f"container-{container_at}-request-{sorted(requests).index(resource)}"
+    #    devices are requested once, for the init container that needs the most, the first of several.
+    most = most_at = reused = 0
+    for at in reversed(range(len(containers))):
+        reused += long_lived.get(at, 0)
+        missing = amounts[at] - reused
+        if is_short[at] and missing > 0 and missing >= most:
+            most, most_at = missing, at
+    counts = long_lived | ({most_at: most} if most else {})
+    for at, count in counts.items():
+        exactly = ExactDeviceRequest(device_class_name=device_class, allocation_mode="ExactCount", count=count)
+        yield DeviceRequest(f"container-{at}-request-{sorted(requested[at]).index(resource)}", exactly)

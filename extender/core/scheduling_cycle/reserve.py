@@ -10,12 +10,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from extender.core.devices.claims import pod_claims
-from extender.core.devices.extended_resources import (
-    DeviceRequests,
-    device_requests,
-    extended_resource_claim,
-    resources_from_devices,
-)
+from extender.core.devices.extended_resources import device_requests, extended_resource_claim, resources_from_devices
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.scheduling_cycle.result import ClaimAllocation, ReservedClaim, ReservedDevice
@@ -24,6 +19,7 @@ from extender.k8s.devices.objects import (
     EXTENDED_RESOURCE_CLAIM,
     AllocationResult,
     DeviceClaim,
+    DeviceRequest,
     ResourceClaim,
     ResourceClaimConsumerReference,
     ResourceClaimSpec,
@@ -48,7 +44,7 @@ class Reservation:
         """Return the claims with their devices."""
         return [
             ReservedClaim(
-                claim=f"{claim.metadata.namespace}/{claim.metadata.name}",
+                claim=claim.key,
                 allocation=allocated,
                 devices=[
                     ReservedDevice(
@@ -86,17 +82,17 @@ def reserve(context: SchedulingContext, row: int) -> Reservation:
     names = (f"{pod.metadata.uid}-{number}" for number in count())
     results = iter([one.result(names) for one in chosen] if isinstance(chosen, tuple) else ())
     reserved = list(_reserved_claims(snapshot, pod, results))
-    extended = DeviceRequests()
+    requests = list[DeviceRequest]()
     if extended_resource_claim(snapshot, pod) is not None:
         # Requests for devices that replace the containers' extended resources on this node.
         lacking = resources_from_devices(snapshot, pod)
-        extended = device_requests(snapshot, pod, lacking.groups[int(lacking.group[row])])
-    allocation = next(results, None) if extended.requests else None
+        requests = device_requests(snapshot, pod, lacking.groups[int(lacking.group[row])])
+    allocation = next(results, None) if requests else None
     status = None
     if allocation is not None:
-        claim = _extended_resource_claim(pod, extended)
+        claim = _extended_resource_claim(pod, requests)
         reserved.append((_reserved(claim, pod, allocation), "created"))
-        status = PodExtendedResourceClaimStatus(claim.metadata.name, list(extended.mappings))
+        status = PodExtendedResourceClaimStatus(claim.metadata.name)
     return Reservation(tuple(claim for claim, _ in reserved), tuple(kind for _, kind in reserved), status)
 
 
@@ -120,7 +116,7 @@ def _reserved(claim: ResourceClaim, pod: Pod, allocation: AllocationResult) -> R
     return replace(claim, status=replace(claim.status, allocation=allocation, reserved_for=reserved_for))
 
 
-def _extended_resource_claim(pod: Pod, asked: DeviceRequests) -> ResourceClaim:
+def _extended_resource_claim(pod: Pod, requests: list[DeviceRequest]) -> ResourceClaim:
     """Return the claim that kube-scheduler creates for extended resources; the API server would generate its name."""
     own = pod.metadata
     name = f"{own.name}-extended-resources-simulated"
@@ -131,7 +127,7 @@ def _extended_resource_claim(pod: Pod, asked: DeviceRequests) -> ResourceClaim:
         annotations={EXTENDED_RESOURCE_CLAIM: "true"},
         owner_references=[OwnerReference("v1", "Pod", own.name, own.uid, controller=True)],
     )
-    return ResourceClaim(metadata, ResourceClaimSpec(DeviceClaim(list(asked.requests))), ResourceClaimStatus())
+    return ResourceClaim(metadata, ResourceClaimSpec(DeviceClaim(requests)), ResourceClaimStatus())
 
 
 def claim_keys(pod: Pod) -> Iterator[Key]:

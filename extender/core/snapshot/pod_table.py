@@ -117,10 +117,6 @@ class PodTable:
         self._non_zero_requested = grown(self._non_zero_requested, len(self.on_node) - 1, 0)
         self._non_zero_requested[len(self.on_node) - 1] = 0
 
-    def remove_last_node(self) -> None:
-        """Remove the last node, which must have no pods left."""
-        self.on_node.pop()
-
     # --- pods -------------------------------------------------------------------------------------------------
 
     def add(self, pod: Pod, node: int, order: int) -> int:

@@ -366,7 +366,7 @@ class Snapshot(NodeTable):
         # 2. The last node moves to its row, with its pods.
         moving = self._remove_all_from_node(last) if last != row else []
         self._drop_node(node.metadata.name)
-        self.pod_table.remove_last_node()
+        self.pod_table.on_node.pop()
         self._touched.add(row)
         self._touched.discard(last)
         for pod, order in moving:

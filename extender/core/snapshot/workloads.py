@@ -10,10 +10,11 @@ from typing import cast
 import numpy as np
 
 from extender.core.snapshot.arrays import IntArray, RowSet, grown
+from extender.core.snapshot.derived import derived
 from extender.core.snapshot.pod_table import PodPart
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.objects import COSCHEDULING, SCHEDULING, Pod
-from extender.k8s.workloads import PodGroup, workload_of
+from extender.k8s.objects import SCHEDULING, Pod
+from extender.k8s.workloads import workload_of
 
 NO_GROUP = -1
 """ID for a pod that belongs to no group."""
@@ -100,28 +101,15 @@ class PriorityClassIndex(GroupIndex):
 PodGroupID = tuple[str, str, str]
 """(API group, namespace, name) of a PodGroup."""
 
-_API_GROUP = {"pod_groups": SCHEDULING, "coscheduling_groups": COSCHEDULING}
-
 
 class PodGroupIndex(GroupIndex):
     """Running pods by the PodGroup that they name, whether or not that object exists."""
 
-    reads = tuple(_API_GROUP)
     pod_parts = frozenset({"labels", "spec"})
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot)
-        self._minimum: dict[PodGroupID, int] = {}
 
     def group_of(self, pod: Pod) -> PodGroupID | None:
         named = pod.pod_group
         return None if named is None else (named.api_group, pod.metadata.namespace, named.name)
-
-    def object_changed(self, field: str, before: PodGroup | None, after: PodGroup | None) -> None:
-        if before is not None:
-            del self._minimum[_API_GROUP[field], before.metadata.namespace, before.metadata.name]
-        if after is not None:
-            self._minimum[_API_GROUP[field], after.metadata.namespace, after.metadata.name] = after.minimum or 0
 
     def below_minimum(self, pods: IntArray, candidate_index: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Find the pod groups that fall below their minimum when these victims are evicted.
@@ -141,36 +129,13 @@ class PodGroupIndex(GroupIndex):
         """Return the number of running members that the pod group can lose without falling below its minimum."""
         rows = self.members[number].rows
         remaining = len(rows) - int(np.count_nonzero(self.snapshot.pod_table.terminating[rows]))
+        api_group, namespace, name = cast(PodGroupID, self.groups[number])
+        objects = self.snapshot.objects
+        table = objects.pod_groups if api_group == SCHEDULING else objects.coscheduling_groups
+        known = table.get((namespace, name))
         # A pod group whose object is unknown needs all its members.
-        spare = remaining - self._minimum.get(cast(PodGroupID, self.groups[number]), remaining)
+        spare = 0 if known is None else remaining - (known.minimum or 0)
         return spare if spare >= 0 else ALREADY_BELOW_MINIMUM
-
-
-ALREADY_BELOW_MINIMUM = 2**31
-"""Spare members of a pod group that is below its minimum already: more than any node holds, so that no eviction
-counts as breaking the group again."""
-
-
-class SchedulingGroupIndex(GroupIndex):
-    """Running pods by (namespace, name) of the PodGroup in `spec.schedulingGroup`."""
-
-    reads = ("pod_groups",)
-    pod_parts = frozenset({"spec"})
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot)
-        self._whole: set[tuple[str, str]] = set()
-        """Groups whose pods may be evicted only together."""
-
-    def group_of(self, pod: Pod) -> tuple[str, str] | None:
-        named = pod.spec.scheduling_group
-        return (pod.metadata.namespace, named.pod_group_name) if named is not None and named.pod_group_name else None
-
-    def object_changed(self, _field: str, before: PodGroup | None, after: PodGroup | None) -> None:
-        if before is not None:
-            self._whole.discard((before.metadata.namespace, before.metadata.name))
-        if after is not None and after.may_go_together_only:
-            self._whole.add((after.metadata.namespace, after.metadata.name))
 
     def evicted_whole(self, *, has_objects: bool) -> IntArray:
         """Return the rows of running pods that kube-scheduler may evict only together with others.
@@ -178,6 +143,21 @@ class SchedulingGroupIndex(GroupIndex):
         Without PodGroup objects (`has_objects` is False), these are all pods that belong to a group.
         """
         # kube-scheduler ignores a group without an object.
-        if not has_objects:
-            return np.flatnonzero(self.of_pod != NO_GROUP)
-        return np.concatenate([np.empty(0, np.int64), *map(self.rows_of, self._whole)])
+        whole = (
+            _groups_evicted_whole(self.snapshot)
+            if has_objects
+            else [one for one in self.groups.values() if cast(PodGroupID, one)[0] == SCHEDULING]
+        )
+        return np.concatenate([np.empty(0, np.int64), *map(self.rows_of, whole)])
+
+
+ALREADY_BELOW_MINIMUM = 2**31
+"""Spare members of a pod group that is below its minimum already: more than any node holds, so that no eviction
+counts as breaking the group again."""
+
+
+@derived("pod_groups")
+def _groups_evicted_whole(snapshot: Snapshot) -> list[PodGroupID]:
+    """Return the groups whose pods may be evicted only together."""
+    groups = snapshot.objects.pod_groups.items()
+    return [(SCHEDULING, *key) for key, group in groups if group.may_go_together_only]

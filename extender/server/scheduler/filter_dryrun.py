@@ -79,6 +79,6 @@ class DryRuns:
                 decision = engine.filter(snapshot, request.pod, request.nodes, profile, history)
             guard_filter(request.nodes, decision)
             status = cache_summary(context.cache, context.source)
-            body = encode_filter(request, decision)
+            body = encode_filter(request, decision.accepted, decision.failed, decision.unresolvable)
             deadline.check()
         return Answer(body, "decided", not_evaluated=decision.not_evaluated, cache_status=status)

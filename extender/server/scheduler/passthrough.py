@@ -27,8 +27,7 @@ MAX_LISTED_NODES = 10
 
 def accept_every_node(request: FilterRequest) -> Answer:
     """Accept every node of the request, in the form of the request; whole nodes are returned byte for byte."""
-    decision = FilterDecision(tuple(range(len(request.nodes))), {}, {}, ())
-    return Answer(encode_filter(request, decision), "asSent")
+    return Answer(encode_filter(request, range(len(request.nodes)), {}, {}), "asSent")
 
 
 def as_sent(request: PreemptRequest) -> Answer:

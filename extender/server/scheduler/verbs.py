@@ -264,7 +264,7 @@ class Filter(Verb[FilterRequest, FilterDecision]):
         return decision
 
     def encode(self, request: FilterRequest, decision: FilterDecision) -> Answer:
-        return Answer(encode_filter(request, decision), "decided")
+        return Answer(encode_filter(request, decision.accepted, decision.failed, decision.unresolvable), "decided")
 
     def kept(self, decision: FilterDecision) -> int:
         return len(decision.accepted)

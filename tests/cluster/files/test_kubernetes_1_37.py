@@ -17,7 +17,6 @@ from extender import cli
 from extender.cluster.files.dump import encode_list, write_file
 from extender.cluster.files.manifests import load_cluster, read_cluster
 from extender.cluster.watch.decode import Decoder
-from extender.core.engine import FilterDecision
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, kind_without_group
 from extender.k8s.version.features import Features
@@ -112,5 +111,5 @@ def test_whole_nodes_are_passed_on_unchanged():
     nodes, pod = items_of("Node"), items_of("Pod")[0]
     body = json.dumps({"Pod": pod, "Nodes": {"metadata": {}, "items": nodes}, "NodeNames": None}).encode()
     request = decode_filter(body, 1 << 20)
-    answer = json.loads(encode_filter(request, FilterDecision(tuple(range(len(nodes))), {}, {}, ())))
+    answer = json.loads(encode_filter(request, range(len(nodes)), {}, {}))
     assert answer["Nodes"]["items"] == nodes

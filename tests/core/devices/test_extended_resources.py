@@ -196,63 +196,41 @@ def test_the_claim_of_an_earlier_cycle_is_found_after_changes():
 
 
 def requested(waiting, *resources):
-    """Request -> count, and container -> requests that serve it."""
+    """Request -> count."""
     living: Snapshot = built(cluster({node("n1"): []}, others=[BACKED]))
     found = device_requests(living, typed(waiting), resources or (GPU,))
-    served: dict[str, list[str]] = {}
-    for one in found.mappings:
-        served.setdefault(one.container_name, []).append(one.request_name)
-    counts = {one.name: one.exactly.count for one in found.requests if one.exactly is not None}
-    return counts, served
+    return {one.name: one.exactly.count for one in found if one.exactly is not None}
 
 
 def test_containers_request_devices_of_their_own_named_by_their_place_and_that_of_the_resource():
     waiting = asking({"cpu": "1", GPU: "2"}, {"cpu": "1"}, {GPU: "1"})
-    assert requested(waiting) == (
-        {"container-0-request-1": 2, "container-2-request-0": 1},
-        {"c0": ["container-0-request-1"], "c2": ["container-2-request-0"]},
-    )
+    assert requested(waiting) == {"container-0-request-1": 2, "container-2-request-0": 1}
     both = asking({BY_CLASS + "gpu": "1", GPU: "2"})
-    assert requested(both, GPU, BY_CLASS + "gpu")[0] == {"container-0-request-0": 1, "container-0-request-1": 2}
+    assert requested(both, GPU, BY_CLASS + "gpu") == {"container-0-request-0": 1, "container-0-request-1": 2}
 
 
 def test_requests_are_in_the_order_of_their_names():
     waiting = asking(*[{GPU: "1"}] * 11)
-    assert list(requested(waiting)[0])[:3] == [f"container-{at}-request-0" for at in (0, 1, 10)]
+    assert list(requested(waiting))[:3] == [f"container-{at}-request-0" for at in (0, 1, 10)]
 
 
 def test_init_containers_use_the_devices_of_those_that_come_later():
     waiting = asking({GPU: "1"}, {GPU: "2"}, init=[{GPU: "1"}, {GPU: "3"}])
-    assert requested(waiting) == (
-        {"container-2-request-0": 1, "container-3-request-0": 2},
-        {
-            "c0": ["container-2-request-0"],
-            "c1": ["container-3-request-0"],
-            "i0": ["container-2-request-0"],
-            "i1": ["container-2-request-0", "container-3-request-0"],
-        },
-    )
+    assert requested(waiting) == {"container-2-request-0": 1, "container-3-request-0": 2}
 
 
 def test_what_init_containers_need_beyond_is_requested_once():
     waiting = asking({GPU: "1"}, init=[{GPU: "2"}, {GPU: "4"}])
-    assert requested(waiting) == (
-        {"container-1-request-0": 3, "container-2-request-0": 1},
-        {
-            "c0": ["container-2-request-0"],
-            "i0": ["container-2-request-0", "container-1-request-0"],
-            "i1": ["container-2-request-0", "container-1-request-0"],
-        },
-    )
+    assert requested(waiting) == {"container-1-request-0": 3, "container-2-request-0": 1}
 
 
 def test_sidecars_keep_their_devices_from_their_place_on():
     """An init container uses those of sidecars behind it only."""
     before = asking({GPU: "1"}, init=[{GPU: "2", "Always": ""}, {GPU: "4"}])
-    assert requested(before)[0] == {
+    assert requested(before) == {
         "container-0-request-0": 2,
         "container-1-request-0": 3,
         "container-2-request-0": 1,
     }
     behind = asking({GPU: "1"}, init=[{GPU: "3"}, {GPU: "2", "Always": ""}])
-    assert requested(behind)[0] == {"container-1-request-0": 2, "container-2-request-0": 1}
+    assert requested(behind) == {"container-1-request-0": 2, "container-2-request-0": 1}

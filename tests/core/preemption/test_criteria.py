@@ -28,7 +28,6 @@ from extender.core.snapshot.workloads import (
     ALREADY_BELOW_MINIMUM,
     NamespaceIndex,
     PodGroupIndex,
-    SchedulingGroupIndex,
     WorkloadIndex,
 )
 from extender.k8s.candidates import SentCandidate
@@ -474,7 +473,6 @@ def test_members_are_known_in_a_changing_cluster(seed):
     """Numbers are given away and taken again, and more than 64 pods run at times."""
     chance, here = random.Random(seed), built(cluster({node("n1"): [], node("n2"): []}))
     workloads, spaces, gangs = here.index(WorkloadIndex), here.index(NamespaceIndex), here.index(PodGroupIndex)
-    groups = here.index(SchedulingGroupIndex)
     for number in range(300):
         if number == 150:
             for extra in range(80):
@@ -494,7 +492,7 @@ def test_members_are_known_in_a_changing_cluster(seed):
             }
         named = {row: one.spec.scheduling_group for row, one in running.items()}
         in_groups = {row for row, group in named.items() if group is not None and group.pod_group_name}
-        assert set(groups.evicted_whole(has_objects=False).tolist()) == in_groups, "other pods are evicted as a whole"
+        assert set(gangs.evicted_whole(has_objects=False).tolist()) == in_groups, "other pods are evicted as a whole"
         assert {gang: gangs.spare(number) for number, gang in gangs.groups.items()} == plain_spares(here), (
             "a gang can spare another number"
         )

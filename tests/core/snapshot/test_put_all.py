@@ -91,12 +91,8 @@ def contents(made):
     def counted(index):
         places, numbers = index.uses(rows)
         uses = sorted((name_of[int(rows[place])], number) for place, number in zip(places, numbers, strict=True))
-        several = {
-            budget: {node: names(pods) for node, pods in of.items()}
-            for budget, of in index.several_on_node.items()
-            if of
-        }
-        return uses, several, index.allowances.tolist()
+        on_node = {budget: dict(of) for budget, of in index.pods_on_node.items() if of}
+        return uses, on_node, index.allowances.tolist()
 
     return {
         "objects": made.frozen(),

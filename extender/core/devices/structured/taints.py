@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from extender.k8s.devices.objects import Device, DeviceTaint, DeviceTaintRule, DeviceTaintSelector, ResourceSlice
 from extender.k8s.objects import Toleration
+from extender.k8s.selectors import tolerates
 
 _PREVENTING_EFFECTS = ("NoSchedule", "NoExecute")
 """Effects of taints that prevent allocation; all others, including "None", are ignored."""
@@ -22,19 +23,9 @@ def prevents_allocation(
     """Return whether a taint is not tolerated; `whatever_effect`: taints of all effects count, as up to v1.34."""
     return any(
         (whatever_effect or taint.effect in _PREVENTING_EFFECTS)
-        and not any(_tolerates(one, taint) for one in tolerations)
+        and not any(tolerates(one, taint, compares=False) for one in tolerations)
         for taint in taints
     )
-
-
-def _tolerates(toleration: Toleration, taint: DeviceTaint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
 
 
 def with_rule_taints(

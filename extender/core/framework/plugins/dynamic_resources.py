@@ -282,8 +282,8 @@ def _claims_to_allocate(
         if not resources and not state.claims:
             found.accept(nodes)
         elif state.extended.status.allocation is None:
-            requests = device_requests(snapshot, pod, resources).requests
-            yield (*own, _to_allocate(state.extended, DeviceClaim(list(requests)))), nodes
+            requests = device_requests(snapshot, pod, resources)
+            yield (*own, _to_allocate(state.extended, DeviceClaim(requests))), nodes
         elif state.claims:
             yield own, nodes
         else:

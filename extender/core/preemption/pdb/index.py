@@ -142,10 +142,8 @@ class BudgetIndex(Index):
         self._allowances: IntArray | None = None
         self.node_versions = NodeVersions()
         """[node]: version of the parts of its pods, and of their budgets' allowances, that preemption reads."""
-        self.several_on_node: dict[int, dict[int, set[int]]] = defaultdict(dict)
-        """Budget row -> node row -> pod rows that count against the budget, on nodes with more than one such pod."""
-        self._single_on_node: dict[int, dict[int, int]] = defaultdict(dict)
-        """Budget row -> node row -> pod row that counts against it, on nodes with only one: common, needs no set."""
+        self.pods_on_node: dict[int, Counter[int]] = defaultdict(Counter)
+        """Budget row -> node row -> number of its pods that count against the budget, without zeros."""
         self._budgets_of: list[frozenset[int]] = []
         """[pod]: budget rows that it counts against; the list ends at the last pod that ever had any."""
         self._uses = RowLists()
@@ -267,28 +265,13 @@ class BudgetIndex(Index):
             self._changed_pods.add(row)
             node = int(self.snapshot.pod_node[row])
             left, joined = difference(before, budgets) if before else (before, budgets)
-            self._leave(row, node, left)
-            self._join(row, node, joined)
-
-    def _join(self, row: int, node: int, budgets: Iterable[int]) -> None:
-        """Add the pod to the pods of its node that count against the given budgets."""
-        for budget in budgets:
-            several, single = self.several_on_node[budget], self._single_on_node[budget]
-            if node in several:
-                several[node].add(row)
-            elif node in single:
-                several[node] = {single.pop(node), row}
-            else:
-                single[node] = row
-
-    def _leave(self, row: int, node: int, budgets: Iterable[int]) -> None:
-        """Undo `_join`."""
-        for budget in budgets:
-            several, single = self.several_on_node[budget], self._single_on_node[budget]
-            if single.pop(node, None) is None:
-                several[node].discard(row)
-                if len(several[node]) == 1:
-                    (single[node],) = several.pop(node)
+            for budget in left:
+                pods = self.pods_on_node[budget]
+                pods[node] -= 1
+                if not pods[node]:
+                    del pods[node]
+            for budget in joined:
+                self.pods_on_node[budget][node] += 1
 
     # --- budgets ---
 
@@ -331,11 +314,9 @@ class BudgetIndex(Index):
             return
         self.allowed[row] = allowed
         self._allowances = None
-        changed = [node for node, pods in self.several_on_node.get(row, {}).items() if len(pods) > lower]
-        if lower <= 0:
-            changed += self._single_on_node.get(row, ())
-        for node in changed:
-            self.node_versions.changed(node)
+        for node, pods in self.pods_on_node[row].items():
+            if pods > lower:
+                self.node_versions.changed(node)
 
     def _toggle_disrupted(self, row: int, namespace: str, names: Iterable[str]) -> None:
         """Toggle whether status.disruptedPods of a budget lists the pods with these names, and recount the pods."""

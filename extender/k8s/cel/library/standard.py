@@ -13,8 +13,8 @@ from extender.k8s.cel.library.times import (
     checked_duration,
     checked_timestamp,
     duration_text,
-    parse_duration,
     parse_timestamp,
+    read_duration,
     timestamp_text,
 )
 from extender.k8s.cel.values import (
@@ -268,7 +268,7 @@ def to_string(_run: Run, value: Any) -> str:
 
 
 def to_duration(_run: Run, value: Any) -> Duration:
-    found = value if type(value) is Duration else parse_duration(value) if type(value) is str else None
+    found = value if type(value) is Duration else read_duration(value) if type(value) is str else None
     if found is None:
         raise _no_conversion(value, "google.protobuf.Duration")
     return found

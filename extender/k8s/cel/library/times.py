@@ -9,20 +9,9 @@ from datetime import date
 from typing import Any, Final
 
 from extender.k8s.cel.values import MAX_INT, MIN_INT, CelError, Duration, Run, Timestamp, UnsupportedFeature
+from extender.k8s.time import parse_duration
 
 _SECOND: Final = 10**9
-_UNITS: Final = {
-    "ns": 1,
-    "us": 10**3,
-    "\u00b5s": 10**3,
-    "\u03bcs": 10**3,
-    "ms": 10**6,
-    "s": _SECOND,
-    "m": 60 * _SECOND,
-    "h": 3600 * _SECOND,
-}
-_DURATION = re.compile(r"([+-]?)((?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|\u00b5s|\u03bcs|ms|s|m|h))+|0)")
-_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
 _TIMESTAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
@@ -34,17 +23,9 @@ _YEAR_1 = date(1, 1, 1).toordinal()
 _DAY = 86400
 
 
-def parse_duration(text: str) -> Duration | None:
-    match = _DURATION.fullmatch(text) if len(text) <= _MAX_CHARACTERS else None
-    if match is None:
-        return None
-    total = 0
-    for whole, fraction, unit in _PART.findall(match[2]):
-        part = int(whole or "0") * _UNITS[unit]
-        part += int(fraction[:18] or "0") * _UNITS[unit] // 10 ** len(fraction[:18]) if fraction else 0
-        total += part
-    nanos = -total if match[1] == "-" else total
-    return Duration(nanos) if MIN_INT <= nanos <= MAX_INT else None
+def read_duration(text: str) -> Duration | None:
+    nanos = parse_duration(text) if len(text) <= _MAX_CHARACTERS else None
+    return Duration(nanos) if nanos is not None and MIN_INT <= nanos <= MAX_INT else None
 
 
 def parse_timestamp(text: str) -> Timestamp | None:

@@ -494,7 +494,7 @@ def test_what_is_kept_of_a_snapshot_that_is_empty_again_is_what_there_was(seed):
     snapshot.refresh_layout()
     for charging in kept:
         assert not len(charging.uses(np.arange(len(snapshot.pods)))[0]), "charges are left of pods that went"
-        assert not any(nodes for nodes in charging.several_on_node.values())
+        assert not any(nodes for nodes in charging.pods_on_node.values())
     snapshot.put("PodDisruptionBudget", typed_budget(held(9, 1)))
     put(snapshot, A)
     put(snapshot, B)
