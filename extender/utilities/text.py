@@ -103,7 +103,9 @@ def format_together(resource: str, values: Sequence[int]) -> list[str]:
         return [format_amount(resource, value) for value in values]
     smallest, shown = min((abs(value) for value in values if value), default=0), list[str]()
     for power, unit in (*_BINARY_UNITS, (0, "")):
-        amounts = [f"{value / (1 << power):.2f}".rstrip("0").rstrip(".") for value in values]
+        # Halves away from zero, as JavaScript's toFixed on the page does; Python would round them to even.
+        hundredths = [(abs(value) * 200 + (1 << power)) // (2 << power) * (-1 if value < 0 else 1) for value in values]
+        amounts = [f"{one / 100:.2f}".rstrip("0").rstrip(".") for one in hundredths]
         shown = [f"{one}{unit if value else ''}" for one, value in zip(amounts, values, strict=True)]
         if smallest * 10 >= 1 << power and len(set(shown)) == len(set(values)):
             break
