@@ -80,17 +80,19 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MICROSECONDS = dict.fromkeys(("us", "\u00b5s", "\u03bcs"), 10**3)
 # Unit -> nanoseconds; "ms" comes before "m", because _GO_PART takes the first that matches.
 _GO_UNITS = {"ns": 1, **_MICROSECONDS, "ms": 10**6, "s": SECOND, "m": MINUTE, "h": 60 * MINUTE}
-_GO_PART = re.compile(rf"([0-9]+\.?[0-9]*|\.[0-9]+)({'|'.join(_GO_UNITS)})")
+# With possessive quantifiers, which do not try a number again with fewer digits.
+_GO_NUMBER = r"(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)"
+_GO_PART = re.compile(rf"({_GO_NUMBER})({'|'.join(_GO_UNITS)})")
+_GO_DURATION = re.compile(rf"0|(?:{_GO_NUMBER}(?:{'|'.join(_GO_UNITS)}))++")
 
 
 def parse_duration(text: str) -> int | None:
     """Parse a Go duration such as 1m30s or -5s to nanoseconds of any size (time.ParseDuration); None for other text."""
     unsigned = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    parts = _GO_PART.findall(unsigned)
-    if unsigned != "0" and (not unsigned or "".join(number + unit for number, unit in parts) != unsigned):
+    if not _GO_DURATION.fullmatch(unsigned):
         return None
     total = 0
-    for number, unit in parts:
+    for number, unit in _GO_PART.findall(unsigned):
         whole, _, fraction = number.partition(".")
         total += int(whole + fraction) * _GO_UNITS[unit] // 10 ** len(fraction)
     return -total if text.startswith("-") else total

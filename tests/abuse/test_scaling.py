@@ -5,10 +5,12 @@ costs sixteen times as much. Beside that, SMALL is all that a step may cost with
 """
 
 import gc
+import time
 from collections.abc import Callable
 
 import pytest
 
+from extender.k8s.time import parse_duration
 from tests.abuse.hostile_cluster import Costs, costs, costs_of_budgets, costs_of_others, hostile_cluster, keep_lowest
 from tests.abuse.hostile_fields import BUDGETS, FIELDS, hostile, pods_that_share_claims
 
@@ -45,6 +47,18 @@ def test_H1_work_is_linear_in(field, role, snapshot):
 @pytest.mark.parametrize("field", BUDGETS)
 def test_H1_work_is_linear_in_pod_disruption_budgets(field, snapshot):
     _assert_linear(lambda n: costs_of_budgets(snapshot, BUDGETS[field](n)))
+
+
+@pytest.mark.parametrize("text", ["1", "1.", "1s", "."])
+def test_H1_reading_text_that_is_no_duration_is_linear(text):
+    """`duration()` of a device selector may be called for each entry of a list, at a few steps of its budget."""
+
+    def read(n: int) -> Costs:
+        began = time.process_time()
+        assert parse_duration(text * 40 * n + "x") is None
+        return {text: time.process_time() - began}
+
+    _assert_linear(read)
 
 
 def _assert_linear(measure: Callable[[int], Costs]) -> None:

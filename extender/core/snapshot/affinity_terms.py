@@ -17,7 +17,7 @@ from itertools import chain, product
 import msgspec
 import numpy as np
 
-from extender.core.snapshot.arrays import BoolArray, RowSet
+from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
 from extender.core.snapshot.pod_table import identity
 from extender.core.snapshot.selector_index import MAX_REQUIREMENTS_ONE_BY_ONE, Postings, SelectorTable, Signature
 from extender.core.snapshot.snapshot import Index, Snapshot
@@ -36,6 +36,7 @@ from extender.utilities.groups import remove_member
 _MAX_ANCHORS = 32
 """Maximum number of anchors of a pod's terms; with more, the terms are found by namespace only, or for every pod."""
 
+_MAX_CACHED_NAMESPACES = 16
 _MAX_CACHED_SIGNATURES = 256
 _MAX_SIGNATURE_LENGTH = 64
 """Maximum length of a signature whose result ManyTerms caches."""
@@ -83,11 +84,15 @@ _Namespace = tuple[int | None, tuple[Signature, ...]]
 class ManyTerms:
     """Terms that are matched together; results are cached for recent namespaces and label sets."""
 
+    # Matches of a pod without labels are computed once per namespace; labels only change them for terms that name them.
+
     def __init__(self, terms: Iterable[AffinityTerm], keys: Set[str]) -> None:
         """Take the terms whose topology key is one of `keys`; raises SelectorError if a term does not parse."""
         self._selectors, self._namespace_selectors, self._naming = SelectorTable(), SelectorTable(), Postings()
         self._keys: dict[str, int] = {}
         self._key_of, self._weights = array("i"), array("q")
+        self._unlabelled: dict[_Namespace, tuple[BoolArray, BoolArray, IntArray]] = {}
+        """Namespace -> [term]: matches it, [term]: also matches a pod without labels in it, totals of the latter."""
         self._known: dict[tuple[_Namespace, Signature], tuple[bool, dict[str, int]]] = {}
         for term in terms:
             if term.topology_key in keys:
@@ -116,26 +121,37 @@ class ManyTerms:
         namespace, labels = (self._naming.find(target.namespace), signatures), self._selectors.signature(target.labels)
         known = self._known.get((namespace, labels))
         if known is None:
-            terms = np.flatnonzero(self._selectors.matching(labels) & self._selects_namespace(namespace))
-            keys = np.asarray(self._key_of)[terms]
-            # Weights make bincount return floats, which are exact up to 2**53.
-            weights = np.bincount(keys, np.asarray(self._weights)[terms], len(self._keys))
-            matched = np.bincount(keys, minlength=len(self._keys)) > 0
-            by_key = {key: int(weights[number]) for key, number in self._keys.items() if matched[number]}
-            known = len(terms) == len(self._key_of), by_key
+            counts, weights = self._totals(namespace, labels)
+            by_key = {key: int(weights[number]) for key, number in self._keys.items() if counts[number]}
+            known = bool(counts.sum() == len(self._key_of)), by_key
             if len(self._known) >= _MAX_CACHED_SIGNATURES:
                 self._known.clear()
             if len(labels) + sum(map(len, signatures)) <= _MAX_SIGNATURE_LENGTH:
                 self._known[namespace, labels] = known
         return known
 
-    def _selects_namespace(self, namespace: _Namespace) -> BoolArray:
-        """Return [term]: whether it names the namespace or selects it by a label set."""
-        naming, signatures = namespace
-        selected: BoolArray = np.logical_or.reduce([self._namespace_selectors.matching(one) for one in signatures])
-        if naming is not None:
-            selected[self._naming.lists((naming,))] = True
-        return selected
+    def _totals(self, namespace: _Namespace, labels: Signature) -> IntArray:
+        """Return [0: number of matching terms, 1: sum of their weights][topology key]."""
+        if namespace not in self._unlabelled:
+            if len(self._unlabelled) >= _MAX_CACHED_NAMESPACES:
+                self._unlabelled.clear()
+            naming, signatures = namespace
+            selected = np.logical_or.reduce([self._namespace_selectors.matching(one) for one in signatures])
+            if naming is not None:
+                selected[self._naming.lists((naming,))] = True
+            matches = self._selectors.matching(()) & selected
+            self._unlabelled[namespace] = selected, matches, self._sums(np.flatnonzero(matches), 1)
+        selected, unlabelled, totals = self._unlabelled[namespace]
+        matches = self._selectors.matching(labels) & selected
+        changed = np.flatnonzero(matches != unlabelled)
+        return totals + self._sums(changed, np.where(matches[changed], 1, -1))
+
+    def _sums(self, rows: IntArray, counts: IntArray | int) -> IntArray:
+        """Return the totals of the terms `rows`, each counted `counts` times."""
+        totals, keys = np.zeros((2, len(self._keys)), np.int64), np.asarray(self._key_of)[rows]
+        np.add.at(totals[0], keys, counts)
+        np.add.at(totals[1], keys, counts * np.asarray(self._weights)[rows])
+        return totals
 
 
 TermSet = FewTerms | ManyTerms

@@ -46,7 +46,8 @@ def targets():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_many_terms_weigh_as_each_of_them_does(seed):
+def test_many_terms_weigh_as_each_of_them_does(seed, monkeypatch):
+    monkeypatch.setattr(affinity_terms, "_MAX_CACHED_NAMESPACES", 1 + seed)
     random = Random(seed)
     raw = [{"weight": random.randint(-9, 9), "podAffinityTerm": term(random)} for _ in range(30)]
     side = msgspec.convert({PREFERRED: raw}, PodAffinity)
@@ -113,6 +114,30 @@ def test_H4_what_finds_a_pod_is_bounded_for_all_of_its_terms_together(count, giv
     ]
     here = snapshot({node("n1"): [pod("p", affinity={"podAntiAffinity": {REQUIRED: terms}})]})
     assert 1 <= sum(map(len, here.index(TermOwnerIndex)._by_anchor.values())) <= 32
+
+
+def test_H1_of_many_terms_a_label_set_sums_only_those_that_name_its_labels(monkeypatch):
+    sums, summed = ManyTerms._sums, []
+
+    def counting(self, rows, counts):
+        summed.append(len(rows))
+        return sums(self, rows, counts)
+
+    monkeypatch.setattr(ManyTerms, "_sums", counting)
+    raw = [
+        {"weight": 1, "podAffinityTerm": {"topologyKey": ZONE, "labelSelector": {"matchExpressions": [one]}}}
+        for nth in range(1000)
+        for one in (
+            {"key": "app", "operator": "NotIn", "values": [f"app-{nth}"]},
+            {"key": "pod", "operator": "In", "values": [f"pod-{nth}"]},
+        )
+    ]
+    keys = frozenset((ZONE,))
+    many = ManyTerms(preferred_terms("a", msgspec.convert({PREFERRED: raw}, PodAffinity), 1), keys)
+    for nth in range(3):
+        target = TargetPod("a", {"app": f"app-{nth}", "pod": f"pod-{nth + 5}"}, ({},))
+        assert many.weights_for(target, keys) == {ZONE: 1000}
+    assert summed == [1000, 2, 2, 2]
 
 
 def affinity(*keys):
