@@ -358,5 +358,7 @@ class DecisionReport(DecisionSummary, frozen=True, kw_only=True):
     """Filter plugins that only kube-scheduler evaluates."""
     rejected: dict[str, str] = {}
     """Node -> the guard rule that its candidate broke."""
+    facts_left_out: str | None = None
+    """Reason why rejected nodes have no `facts`, or not all of them; None: none was left out."""
     error: str | None = None
     """Reason why the decision failed; None: it did not."""

@@ -23,6 +23,7 @@ class TimeShare:
         self._left, self._at = min(self._limit, self._left + self._share * (now - self._at)), now
         if self._left <= 0:
             return otherwise
-        found = work()
-        self._left -= self._clock() - now
-        return found
+        try:
+            return work()
+        finally:
+            self._left -= self._clock() - now

@@ -23,6 +23,7 @@ from extender.report.facts.node_facts import facts_of_decision
 from extender.server.guard.guard import guard_filter, guard_preempt
 from extender.server.observability.decision_log import VERBS, KeptDecision
 from extender.server.recording.redact import redact_request
+from extender.utilities.time_share import TimeShare
 from extender.wire.decode import decode_filter
 from extender.wire.encode import encode_filter, encode_preempt
 from tests.abuse.hostile_fields import HOSTNAME, ZONE, hostile
@@ -208,7 +209,7 @@ def call_costs(snapshot: Snapshot, raw: JSON, spent: Costs) -> None:
     for verb, evaluation in (("filter", filtered.evaluation), ("preempt", found.evaluation)):
         assert evaluation is not None
         with _timed(spent, f"facts of {verb}"):
-            facts_of_decision(evaluation)
+            facts_of_decision(evaluation, TimeShare(1, 1))
     with _timed(spent, "explain"):
         for verb, record in zip(VERBS, records, strict=True):
             decision = KeptDecision(f"{verb}-1", 0, 1.0, RecordedPod.of(request.pod), UPSTREAM, "answered", "", record)

@@ -66,9 +66,7 @@ def test_an_exact_amount_is_as_kubectl_prints_it(resource, value, exact):
         pytest.param("memory", [30080 << 20, 0, 32 << 30], ["29.38Gi", "0", "32Gi"], id="the largest unit"),
         pytest.param("memory", [5 << 20, 64 << 30], ["5Mi", "65536Mi"], id="a small amount stays one"),
         pytest.param("memory", [(4 << 30) + (1 << 20), 4 << 30], ["4097Mi", "4096Mi"], id="a small difference, too"),
-        pytest.param(
-            "memory", [2688 << 20, -2688 << 20, 32 << 30], ["2.63Gi", "-2.63Gi", "32Gi"], id="as the page"
-        ),
+        pytest.param("memory", [2688 << 20, -2688 << 20, 32 << 30], ["2.63Gi", "-2.63Gi", "32Gi"], id="as the page"),
         pytest.param("memory", [0, 0], ["0", "0"], id="nothing"),
         pytest.param("pods", [3, 110], ["3", "110"], id="a count"),
         pytest.param("example.com/gpu", [2**62 + 1, 0], [f"{2**62 + 1}", "0"], id="a count that no float holds"),

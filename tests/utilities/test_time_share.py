@@ -1,5 +1,7 @@
 """Work within a share of the time."""
 
+import pytest
+
 from extender.utilities.time_share import TimeShare
 
 
@@ -38,3 +40,16 @@ def test_a_share_of_all_the_time_is_never_used_up():
     clock = Clock()
     share = TimeShare(1, 0.25, clock)
     assert [share.spend(lambda: clock.work(1), "left out") for _ in range(9)] == ["done"] * 9
+
+
+def test_work_that_fails_takes_its_time():
+    clock = Clock()
+    share = TimeShare(0.1, 1.0, clock)
+
+    def failing() -> str:
+        clock.work(2)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        share.spend(failing, "left out")
+    assert share.spend(lambda: clock.work(1), "left out") == "left out"

@@ -83,6 +83,9 @@ def render(
     elif decision.verb == "prioritize":
         yield from _render_scores(decision, show_all)
     yield from render_other_nodes(decision, show_all)
+    if decision.facts_left_out:
+        yield Text()
+        yield text(f"not all nodes have facts: {decision.facts_left_out}")
     if decision.not_evaluated:
         yield from section_heading("left to kube-scheduler")
         names = ", ".join(decision.not_evaluated)

@@ -3,8 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
-from heapq import nsmallest
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,7 +20,7 @@ from extender.core.framework.plugins.inter_pod_affinity import (
     own_anti_affinity_matches,
 )
 from extender.core.framework.scheduling_context import SchedulingContext
-from extender.core.snapshot.arrays import IntArray, PodAmounts
+from extender.core.snapshot.arrays import IntArray, LabelColumn, PodAmounts
 from extender.k8s.affinity import AffinityTerm
 from extender.k8s.selectors import SelectorError
 from extender.report.facts.collected import MAX_COLLECTED, first_domains, first_pods, limited
@@ -59,41 +58,69 @@ def _exclusions(
 ) -> FactsOf:
     """Return the facts about nodes in a domain with these pods; `terms`: (term, topology key, pod rows)."""
     snapshot = context.snapshot
-    # 1. Topology key -> domain -> (selector, namespaces) -> pods.
-    pods_of = defaultdict[str, dict[int, dict[tuple[str, str], list[int]]]](dict)
+    # 1. Topology key -> (selector and namespaces of a term, pods in a domain, their domains).
+    found = defaultdict[str, list[tuple[tuple[str, str], IntArray, IntArray]]](list)
     for term, key, rows in terms:
         column, nodes = snapshot.label(key), snapshot.pod_node[rows]
         placed = column.present[nodes]
         owner = context.pod if rule == "antiAffinity" or not len(rows) else snapshot.pods[rows[0]]
         text = ("", "") if term is None else (str(term.pods.selector), _namespaces(term, owner.metadata.namespace))
-        for pod, code in zip(rows[placed].tolist(), column.codes[nodes[placed]].tolist(), strict=True):
-            pods_of[key].setdefault(code, {}).setdefault(text, []).append(pod)
-
-    columns = {key: snapshot.label(key) for key in sorted(pods_of)}
+        found[key].append((text, rows[placed], column.codes[nodes[placed]].astype(np.int64)))
+    exclusions = {key: _Exclusions.of(snapshot.label(key), found[key]) for key in sorted(found)}
 
     # 2. The facts of a domain, and their number: a pod may have thousands of terms.
     @cache
     def of_domain(key: str, code: int) -> tuple[list[PodAffinityFact], int]:
-        groups = pods_of[key].get(code, {})
-        first = [
-            PodAffinityFact(
-                rule=rule,
-                topology_key=key,
-                selector=selector,
-                namespaces=namespaces,
-                domain=columns[key].values[code],
-                pods=first_pods(snapshot.pods[pod] for pod in pods),
-                count=len(pods),
+        one = exclusions[key]
+        begin, end = np.searchsorted(one.codes, (code, code + 1)).tolist()
+        distinct, first, counts = np.unique(one.terms[begin:end], return_index=True, return_counts=True)
+        facts = []
+        for place, start, count in zip(
+            *(part[:MAX_COLLECTED].tolist() for part in (distinct, first, counts)), strict=True
+        ):
+            selector, namespaces = one.texts[place]
+            rows = one.pods[begin + start : begin + start + count].tolist()
+            facts.append(
+                PodAffinityFact(
+                    rule=rule,
+                    topology_key=key,
+                    selector=selector,
+                    namespaces=namespaces,
+                    domain=one.column.values[code],
+                    pods=first_pods(snapshot.pods[row] for row in rows),
+                    count=count,
+                )
             )
-            for (selector, namespaces), pods in nsmallest(MAX_COLLECTED, groups.items())
-        ]
-        return first, len(groups)
+        return facts, len(distinct)
 
     def facts(row: int) -> Sequence[AnyFact]:
-        domains = [of_domain(key, int(column.codes[row])) for key, column in columns.items()]
+        domains = [of_domain(key, int(one.column.codes[row])) for key, one in exclusions.items()]
         return limited([fact for first, _ in domains for fact in first], sum(total for _, total in domains))
 
     return facts
+
+
+class _Exclusions(NamedTuple):
+    """Pods that keep others out of their domains of one topology key, sorted by domain, then by term."""
+
+    column: LabelColumn
+    texts: list[tuple[str, str]]
+    """[term]: selector and namespaces, sorted."""
+    pods: IntArray
+    codes: IntArray
+    """[pod]: code of the domain."""
+    terms: IntArray
+    """[pod]: index into `texts`."""
+
+    @classmethod
+    def of(cls, column: LabelColumn, found: list[tuple[tuple[str, str], IntArray, IntArray]]) -> Self:
+        """Sort what was found; `found`: (selector and namespaces, pod rows, codes of their domains)."""
+        texts = sorted({text for text, _, _ in found})
+        place_of = {text: place for place, text in enumerate(texts)}
+        pods, codes = (np.concatenate([one[part] for one in found]) for part in (1, 2))
+        terms = np.repeat([place_of[text] for text, _, _ in found], [len(rows) for _, rows, _ in found])
+        order = np.lexsort((terms, codes))
+        return cls(column, texts, pods[order], codes[order], terms[order])
 
 
 def _attractions(evaluation: Evaluation) -> FactsOf:

@@ -40,6 +40,7 @@ from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.derived import MAX_KEY_BYTES, derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import quantity
+from extender.k8s.affinity import raw_terms
 from extender.k8s.objects import Pod
 from extender.k8s.requests import PODS
 from extender.report.facts.affinity import pod_affinity_facts
@@ -73,6 +74,7 @@ from extender.report.facts.volume_use import volume_limit_facts, volume_restrict
 from extender.report.facts.volumes import volume_binding_facts, volume_zone_facts
 from extender.report.pod_schema import NodeDiagnosis
 from extender.utilities.lru import LRU
+from extender.utilities.time_share import TimeShare
 
 FACTS: dict[str, Callable[[Evaluation], FactsOf]] = {
     node_unschedulable.NAME: cordon_facts,
@@ -103,6 +105,10 @@ MAX_SUMMARIZED = 5
 
 MAX_NODES_OF_DECISION = 50
 """Maximum number of nodes of a decision that have facts: a fact takes some 10 µs."""
+
+MAX_TERM_PODS_OF_DECISION = 100_000
+"""Maximum number of running pods times terms of the pod's own (anti-)affinity up to which InterPodAffinity has facts of
+a decision: all of them may match, and the next call waits meanwhile."""
 
 MAX_BYTES_OF_DECISION = 256 << 10
 """Maximum size of the facts of a decision as JSON: they quote what tenants write. Larger ones are left out."""
@@ -223,24 +229,32 @@ class DecisionFacts:
     of_node: Mapping[str, Sequence[AnyFact]]
     size: int
     """Approximate memory in bytes."""
+    left_out: str | None = None
+    """Reason why nodes have no facts, or not all of them."""
 
 
 NO_FACTS = DecisionFacts({}, 0)
+TOO_OFTEN = DecisionFacts({}, 0, "decisions reject nodes more often than there is time to look at them")
+TOO_LARGE = DecisionFacts({}, 0, "the facts are too large to keep")
+FAILED = DecisionFacts({}, 0, "an error, which the log of the service names")
+TOO_MANY_TERMS = "too many terms of (anti-)affinity and running pods to look at"
 
 
-def facts_of_decision(evaluation: Evaluation) -> DecisionFacts:
+def facts_of_decision(evaluation: Evaluation, share: TimeShare) -> DecisionFacts:
     """Return facts about the nodes that a /filter rejects, or that no eviction helps of those sent with a /preempt.
 
-    Call it before the snapshot changes.
+    Call it before the snapshot changes. `share`: the time that they may take.
     """
     context, places = evaluation.context, _rejected(evaluation)
     if not len(places):
         return NO_FACTS
     signature, known = template_signature(context.pod), _known(context.snapshot)
     if signature is None or len(signature) > MAX_KEY_BYTES:  # the pod has something of its own, or very much
-        return _computed(evaluation, places)
+        return share.spend(lambda: _computed(evaluation, places), TOO_OFTEN)
     key = id(context.profile), signature, evaluation.rows[places].tobytes()
-    return known.use_or_make(key, lambda: (_computed(evaluation, places), context.profile))[0]
+    return share.spend(
+        lambda: known.use_or_make(key, lambda: (_computed(evaluation, places), context.profile))[0], TOO_OFTEN
+    )
 
 
 def _rejected(evaluation: Evaluation) -> IntArray:
@@ -257,13 +271,21 @@ def _rejected(evaluation: Evaluation) -> IntArray:
 
 
 def _computed(evaluation: Evaluation, places: IntArray) -> DecisionFacts:
-    facts, names = facts_of_nodes(evaluation), evaluation.context.snapshot.node_names
-    rows = evaluation.rows[places]
-    statuses = evaluation.filter.statuses(rows).to_list()
-    of_node = {names[row]: facts(row, one.plugin) for row, one in zip(rows.tolist(), statuses, strict=True)}
+    context, rows = evaluation.context, evaluation.rows[places]
+    facts, names = facts_of_nodes(evaluation), context.snapshot.node_names
+    terms = 1 + sum(1 for _ in raw_terms(context.pod.spec.affinity))
+    skipped = inter_pod_affinity.NAME if terms * len(context.snapshot.pods) > MAX_TERM_PODS_OF_DECISION else ""
+    of_node, left_out = dict[str, Sequence[AnyFact]](), None
+    for row, status in zip(rows.tolist(), evaluation.filter.statuses(rows).to_list(), strict=True):
+        if status.plugin == skipped:
+            left_out = TOO_MANY_TERMS
+        else:
+            of_node[names[row]] = facts(row, status.plugin)
     distinct = {id(fact): fact for some in of_node.values() for fact in some}
     size = len(msgspec.json.encode([*distinct.values()]))
-    return DecisionFacts(of_node, 200 * len(of_node) + 4 * size) if size <= MAX_BYTES_OF_DECISION else NO_FACTS
+    if size > MAX_BYTES_OF_DECISION:
+        return TOO_LARGE
+    return DecisionFacts(of_node, 200 * len(of_node) + 4 * size, left_out)
 
 
 @derived("any")

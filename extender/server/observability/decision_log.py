@@ -170,6 +170,7 @@ class KeptDecision:
             highest=record.highest if isinstance(record, PrioritizeRecord) else None,
             not_evaluated=list(record.not_evaluated) if record else [],
             rejected=dict(record.decision.rejected) if isinstance(record, PreemptRecord) else {},
+            facts_left_out=self.facts.left_out,
             error=self.error,
         )
 

@@ -27,7 +27,7 @@ from extender.core.record import (
 )
 from extender.k8s.time import format_time
 from extender.report.audit.schema import AuditCache, AuditLine, AuditPod, BindLine, PreemptLine
-from extender.report.facts.node_facts import NO_FACTS, facts_of_decision
+from extender.report.facts.node_facts import FAILED, NO_FACTS, facts_of_decision
 from extender.report.scheduler_report import changed_policies
 from extender.report.wording import PASSED_THROUGH
 from extender.server.context import ServerContext
@@ -134,7 +134,11 @@ def _keep(server_context: ServerContext, call: Call) -> Write | None:
     pod = RecordedPod.of(request.pod) if record is None else record.request.pod
     decision, facts = call.result.decision, NO_FACTS
     if isinstance(decision, FilterDecision | PreemptDecision) and decision.evaluation is not None:
-        facts = decisions.time_for_facts.spend(partial(facts_of_decision, decision.evaluation), NO_FACTS)
+        try:
+            facts = facts_of_decision(decision.evaluation, decisions.time_for_facts)
+        except Exception:
+            facts = FAILED
+            log.exception("%s: what rejects its nodes could not be found out", call.id)
 
     def keep() -> None:
         kept = KeptDecision(

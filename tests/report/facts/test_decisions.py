@@ -11,11 +11,12 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate
 from extender.report.diagnose import diagnose
 from extender.report.facts import node_facts
-from extender.report.facts.node_facts import DecisionFacts, facts_of_decision
+from extender.report.facts.node_facts import NO_FACTS, TOO_OFTEN, DecisionFacts, facts_of_decision
 from extender.report.facts.schema import ResourceFact
 from extender.report.facts.wording import describe_fact
 from extender.report.schema import DecisionReport
 from extender.server.observability.decision_log import KeptDecision
+from extender.utilities.time_share import TimeShare
 from tests.builders import JSON, NodeObject, built, cluster, incoming, node, placed, pod, typed
 from tests.report.facts.cost import calls_of
 
@@ -31,7 +32,7 @@ def decided_by(snapshot: Snapshot, waiting: JSON, names: list[str]) -> DecisionR
     wanted = typed(waiting)
     decision = engine.filter(snapshot, wanted, names, Profile())
     assert decision.evaluation is not None
-    facts = facts_of_decision(decision.evaluation)
+    facts = facts_of_decision(decision.evaluation, TimeShare(1, 1))
     recorded, pod_ = record_filter(decision), RecordedPod.of(wanted)
     return KeptDecision("filter-1", 0, 1.0, pod_, Profile(), "answered", "", recorded, facts=facts).decision()
 
@@ -113,7 +114,7 @@ def test_facts_are_computed_once_for_pods_of_a_template_until_the_cluster_change
             snapshot, typed(incoming(name, labels={"app": "web"}, **others)), ["n1", "n2"], profile
         ).evaluation
         assert found is not None
-        return facts_of_decision(found)
+        return facts_of_decision(found, TimeShare(1, 1))
 
     first = facts("one", cpu="2")
     assert facts("two", cpu="2") is first
@@ -128,9 +129,33 @@ def test_facts_are_computed_once_for_pods_of_a_template_until_the_cluster_change
 def test_large_facts_are_left_out(monkeypatch):
     monkeypatch.setattr(node_facts, "MAX_BYTES_OF_DECISION", 10)
     found = decided_by(of_nodes(node("n1", taints=[TAINT])), incoming(), ["n1"])
-    assert (found.sentence, found.nodes[0].facts) == (
-        "default/incoming does not fit on n1: node(s) had untolerated taint(s)",
+    sentence = "default/incoming does not fit on n1: node(s) had untolerated taint(s)"
+    assert (found.sentence, found.nodes[0].facts, found.facts_left_out) == (
+        sentence,
         [],
+        "the facts are too large to keep",
+    )
+
+
+def test_terms_that_many_pods_may_match_are_not_looked_at(monkeypatch):
+    monkeypatch.setattr(node_facts, "MAX_TERM_PODS_OF_DECISION", 1)
+    snapshot = built(cluster({node("apart"): [pod("a", labels={"app": "web"})], node("tainted", taints=[TAINT]): []}))
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    found = decided_by(snapshot, incoming(affinity=alone), ["apart", "tainted"])
+    assert {one.name: len(one.facts) for one in found.nodes} == {"apart": 0, "tainted": 1}
+    assert found.facts_left_out == "too many terms of (anti-)affinity and running pods to look at"
+
+
+def test_a_decision_says_that_there_was_no_time_to_look_at_its_nodes():
+    found = engine.filter(of_nodes(node("n1", taints=[TAINT]), node("n2")), typed(incoming()), ["n1", "n2"], Profile())
+    fits = engine.filter(of_nodes(node("n2")), typed(incoming()), ["n2"], Profile())
+    assert found.evaluation is not None
+    assert fits.evaluation is not None
+    no_time = TimeShare(0, 0)
+    assert (facts_of_decision(found.evaluation, no_time), facts_of_decision(fits.evaluation, no_time)) == (
+        TOO_OFTEN,
+        NO_FACTS,
     )
 
 
@@ -139,7 +164,7 @@ def test_sent_nodes_that_no_eviction_helps_have_facts():
     wanted, sent = typed(incoming()), {"full": SentCandidate(("uid-a",)), "tainted": SentCandidate(())}
     decision = engine.preempt(snapshot, wanted, sent, Profile())
     assert decision.evaluation is not None
-    facts = facts_of_decision(decision.evaluation)
+    facts = facts_of_decision(decision.evaluation, TimeShare(1, 1))
     assert {name: [*map(describe_fact, some)] for name, some in facts.of_node.items()} == {
         "tainted": ["gpu=yes:NoSchedule"]
     }
@@ -155,6 +180,6 @@ def test_the_cost_does_not_grow_with_the_nodes_of_the_request():
         wanted, names = typed(incoming(cpu="2")), [one.name for one in nodes]
         evaluation = engine.filter(of_nodes(*nodes), wanted, names, Profile()).evaluation
         assert evaluation is not None
-        return calls_of(lambda: facts_of_decision(evaluation))
+        return calls_of(lambda: facts_of_decision(evaluation, TimeShare(1, 1)))
 
     assert work(800) < 1.3 * work(100)
