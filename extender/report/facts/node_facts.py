@@ -106,7 +106,7 @@ MAX_SUMMARIZED = 5
 MAX_NODES_OF_DECISION = 50
 """Maximum number of nodes of a decision that have facts: a fact takes some 10 µs."""
 
-MAX_TERM_PODS_OF_DECISION = 100_000
+MAX_TERM_PODS_OF_DECISION = 500_000
 """Maximum number of running pods times terms of the pod's own (anti-)affinity up to which InterPodAffinity has facts of
 a decision: all of them may match, and the next call waits meanwhile."""
 
