@@ -85,7 +85,7 @@ def _filter_sentence(record: FilterRecord, facts: Mapping[str, Sequence[AnyFact]
     if not requested:
         return f"kube-scheduler sent no node for {pod}"
     # 1. Nodes by cause; without filters, PreFilter rejected the pod, whatever the node.
-    left_out_by, nodes_of = ", ".join(request.left_out_by), dict[str, list[str]]()
+    left_out_by, nodes_of = ", ".join(request.left_out_by), dict[tuple[bool, str], list[str]]()
     phrases = [
         "" if one.code == Code.SUCCESS
         else phrase_of(one.code.text, one.plugin or left_out_by, one.reasons) if request.filters
@@ -94,13 +94,15 @@ def _filter_sentence(record: FilterRecord, facts: Mapping[str, Sequence[AnyFact]
     ]  # fmt: skip
     for name, index in zip(record.names, record.statuses.indices.tolist(), strict=True):
         if phrases[index]:
-            nodes_of.setdefault(phrases[index], []).append(name)
+            # The nodes to which the pod is not pinned come last: they are rarely why it is not scheduled.
+            is_left_out = bool(left_out_by) and not record.statuses.distinct[index].plugin
+            nodes_of.setdefault((is_left_out, phrases[index]), []).append(name)
     if not nodes_of:
         return f"{pod} fits on {record.names[0] if requested == 1 else f'all {requested} nodes'}"
     # 2. The facts of each cause.
     causes = []
-    for words, names in sorted(nodes_of.items(), key=lambda item: (-len(item[1]), item[0])):
-        known = [NodeFacts(name, facts[name]) for name in names if name in facts]
+    for (_, words), names in sorted(nodes_of.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])):
+        known = [NodeFacts(name, facts[name]) for name in sorted(names) if name in facts]
         causes.append(Cause(words, len(names) if request.filters else 0, summarize_facts(known), len(known)))
     only = f"{record.names[0]}: {record.statuses.status(0).message or causes[0].words}" if requested == 1 else ""
     return rejected_sentence(pod, requested, requested - sum(map(len, nodes_of.values())), causes, only)

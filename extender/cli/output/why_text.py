@@ -3,6 +3,7 @@
 Rule: names and messages are printed through `tables.text`, so that no input can control the terminal.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from extender.cli.output.tables import (
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.framework.status import cut_message
 from extender.report.diagnose import evicted_sentence
+from extender.report.facts.schema import FactCount
 from extender.report.facts.wording import brief_fact, describe_cause, describe_fact
 from extender.report.pod_schema import (
     Diagnosis,
@@ -161,11 +163,15 @@ def _help(candidates: int) -> PreemptionHelp:
 
 def _render_facts(reasons: Sequence[ReasonCount]) -> Iterator[RenderableType]:
     """Render each reason with its facts below it, and the number of nodes of each fact."""
-    for place, reason in enumerate(one for one in reasons if one.facts):
-        if not place:
-            yield from section_heading("facts, by reason")
-        yield indented(text(reason.reason or reason.plugin))
-        for fact in reason.facts:
+    facts_of = defaultdict[str, list[FactCount]](list)
+    for reason in reasons:  # some have the same words but other codes
+        if reason.facts:
+            facts_of[reason.reason or reason.plugin] += reason.facts
+    if facts_of:
+        yield from section_heading("facts, by reason")
+    for heading, facts in facts_of.items():
+        yield indented(text(heading))
+        for fact in facts:
             yield indented(text(f"{pluralize(fact.nodes, 'node')}: {describe_cause(fact, in_full=True)}"), 4)
 
 

@@ -54,7 +54,7 @@ from extender.report.facts.nodes import (
     taint_facts,
 )
 from extender.report.facts.ports import port_facts
-from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS, resource_facts
+from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS, freest_of, resource_facts
 from extender.report.facts.schema import (
     AnyFact,
     DeviceRequestFact,
@@ -104,7 +104,7 @@ MAX_SUMMARIZED = 5
 """Maximum number of facts in a summary."""
 
 MAX_NODES_OF_DECISION = 50
-"""Maximum number of nodes of a decision that have facts: a fact takes some 10 µs."""
+"""Maximum number of nodes of a decision that have facts, the same of each reason: a fact takes some 10 µs."""
 
 MAX_TERM_PODS_OF_DECISION = 500_000
 """Maximum number of running pods times terms of the pod's own (anti-)affinity up to which InterPodAffinity has facts of
@@ -258,23 +258,42 @@ def facts_of_decision(evaluation: Evaluation, share: TimeShare) -> DecisionFacts
 
 
 def _rejected(evaluation: Evaluation) -> IntArray:
-    """Return the indexes of the nodes that get facts, spread over all in the order of the request."""
+    """Return the indexes of the nodes that get facts, in the order of the request: some of each reason.
+
+    Of a reason they are spread over its nodes; of too little of a resource, that with the most of it is among them.
+    """
     if evaluation.node_names is not None:  # some nodes were in the snapshot for this decision only
         return np.zeros(0, np.int64)
     if evaluation.refusal is not None if evaluation.sent is not None else evaluation.fits_on_all_rows:
         return np.zeros(0, np.int64)
+    run = evaluation.filter
     if evaluation.sent is None:
         places = np.flatnonzero(evaluation.statuses.codes)  # without Success, which is 0
     else:
-        places = np.flatnonzero(evaluation.filter.codes[evaluation.rows] == Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
-    return places[:: 1 + max(0, len(places) - 1) // MAX_NODES_OF_DECISION]
+        places = np.flatnonzero(run.codes[evaluation.rows] == Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+    # 1. The nodes by reason, the rarest first: what one does not need is left for the others.
+    reasons = run.statuses(evaluation.rows[places]).indices
+    nodes_of = [places[reasons == one] for one in np.unique(reasons)]
+    nodes_of.sort(key=len)
+    # 2. Some of each.
+    chosen, left = [np.zeros(0, np.int64)], MAX_NODES_OF_DECISION
+    for place, nodes in enumerate(nodes_of):
+        count = min(len(nodes), left // (len(nodes_of) - place))
+        left -= count
+        if count < len(nodes):
+            freest = np.unique(freest_of(evaluation, evaluation.rows[nodes]))[:count]
+            others = np.delete(nodes, freest)
+            spread = np.arange(count - len(freest)) * len(others) // max(count - len(freest), 1)
+            nodes = np.concatenate([nodes[freest], others[spread]])
+        chosen.append(nodes)
+    return np.sort(np.concatenate(chosen))
 
 
 def _computed(evaluation: Evaluation, places: IntArray) -> DecisionFacts:
     context, rows = evaluation.context, evaluation.rows[places]
     facts, names = facts_of_nodes(evaluation), context.snapshot.node_names
     terms = 1 + sum(1 for _ in raw_terms(context.pod.spec.affinity))
-    skipped = inter_pod_affinity.NAME if terms * len(context.snapshot.pods) > MAX_TERM_PODS_OF_DECISION else ""
+    skipped = inter_pod_affinity.NAME if terms * len(context.snapshot.pods) > MAX_TERM_PODS_OF_DECISION else None
     of_node, left_out = dict[str, Sequence[AnyFact]](), None
     for row, status in zip(rows.tolist(), evaluation.filter.statuses(rows).to_list(), strict=True):
         if status.plugin == skipped:

@@ -7,7 +7,7 @@ import numpy as np
 
 from extender.core.evaluation import Evaluation
 from extender.core.framework.plugins.node_resources import PendingResizeIndex, ResourceConstraint
-from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
+from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray, NodeRows
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import incoming_requests
@@ -45,6 +45,18 @@ def resource_facts(evaluation: Evaluation) -> FactsOf:
     return facts
 
 
+def freest_of(evaluation: Evaluation, rows: NodeRows) -> IntArray:
+    """Return the indexes into `rows` of the nodes with the most of each resource that all of them lack."""
+    snapshot, found = evaluation.context.snapshot, evaluation.filter.only_check(ResourceConstraint)
+    best = list[int]()
+    if found is not None:
+        headroom, order = found[1][:, rows], snapshot.name_order[rows]
+        for column in headroom[(headroom < 0).all(axis=1)]:
+            most = np.flatnonzero(column == column.max())
+            best.append(int(most[order[most].argmin()]))
+    return np.array(best, np.int64)
+
+
 class _Column:
     """A resource that the pod requests, with its amounts on every node."""
 
@@ -54,8 +66,10 @@ class _Column:
             capacity = snapshot.allocatable[BASE_RESOURCES.index(self._name)]
         else:
             capacity = snapshot.scalar_allocatable(self._name)
-        # Summing up the pods again would take longer than the filter did.
-        free, used = headroom[column] + self._requested, capacity - check.headroom[column] - self._requested
+        # Summing up the pods again would take longer than the filter did. Pods nominated to a node count where it would
+        # have enough without them.
+        alone = check.headroom[column]
+        free, used = np.where(alone < 0, alone, headroom[column]) + self._requested, capacity - alone - self._requested
         most = None
         if capacity.max() > 0:
             rows = np.flatnonzero(free == free.max())

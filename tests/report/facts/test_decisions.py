@@ -100,10 +100,37 @@ def test_of_many_nodes_some_are_looked_at_and_the_sentence_says_how_many():
     names = [f"n{at:03}" for at in range(120)]
     found = decided_by(of_nodes(*(node(name, taints=[TAINT]) for name in names)), incoming(), names)
     known = [one.name for one in found.nodes if one.facts]
-    assert known == names[::3]
+    assert known == [names[at * 120 // 50] for at in range(50)]
     assert found.sentence.endswith(
-        ": 120 with a taint that it does not tolerate (gpu=yes:NoSchedule; 40 of 120 looked at)"
+        ": 120 with a taint that it does not tolerate (gpu=yes:NoSchedule; 50 of 120 looked at)"
     )
+
+
+def test_each_reason_has_nodes_with_facts_and_the_most_free_one_is_among_them():
+    """Nodes are often listed zone by zone in turn, and one zone may be cordoned."""
+    nodes = [node(f"n{at:03}", unschedulable=not at % 3, cpu="1" if at % 3 else "8") for at in range(120)]
+    nodes[61] = node("n061", cpu="3")
+    snapshot, names = of_nodes(*nodes), [one.name for one in nodes]
+    found = decided_by(snapshot, incoming(cpu="4"), names)
+    looked_at = [int(one.name[1:]) for one in found.nodes if one.facts]
+    assert (len(looked_at), sum(at % 3 == 0 for at in looked_at)) == (50, 25)
+    assert found.sentence == (
+        "default/incoming fits on none of 120 nodes: 80 with too little cpu (requests 4 cpu, most free: 3 on n061; "
+        "25 of 80 looked at), 40 cordoned"
+    )
+
+
+def test_the_node_to_which_a_pod_is_pinned_comes_first_as_in_why():
+    nodes = [node(f"n{at}", cpu="1") for at in range(60)]
+    snapshot, names = of_nodes(*nodes), [one.name for one in nodes]
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n3"]}]}
+    pinned = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    waiting = incoming(cpu="4", affinity=pinned)
+    found = decided_by(snapshot, waiting, names)
+    assert diagnose(snapshot, typed(waiting), KubeScheduler()).why.startswith(found.sentence)
+    assert ": 1 with too little cpu (requests 4 cpu, 1 of 1 free, too small even if empty on n3), 59 " in found.sentence
+    assert sum(bool(one.facts) for one in found.nodes) == 50
+    assert found.facts_left_out is None
 
 
 def test_facts_are_computed_once_for_pods_of_a_template_until_the_cluster_changes():

@@ -103,7 +103,9 @@ def test_nominated_pods_take_the_room():
     assert (fact.free, fact.used, fact.allocatable) == ("1", "0", "4")
     assert nominated == NominatedFact(pods=("default/next",), count=1)
     found = diagnosed([node("a")], incoming(cpu="5"), others=[nominee])
-    assert len(facts_on(found, "a")) == 1, "it would not fit without the nominated pod either"
+    (fact,) = facts_on(found, "a")  # it would not fit without the nominated pod either
+    assert isinstance(fact, ResourceFact)
+    assert (fact.free, fact.used, fact.allocatable) == ("4", "0", "4")
 
 
 def test_nominated_pods_are_no_cause_where_another_check_rejects_the_pod_anyway():
