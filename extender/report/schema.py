@@ -277,13 +277,12 @@ class SchedulerReport(ReportStruct, frozen=True, kw_only=True):
 class SourceReport(ReportStruct, frozen=True, kw_only=True):
     """Where the cluster of an answer comes from."""
 
-    kind: Literal["live", "file", "example", "objects", "service"]
-    """live: an API server; file: files, folders or standard input; objects: given in Python, without a file; service: a
-    running extender."""
+    kind: Literal["live", "file", "example", "objects"]
+    """live: an API server; file: files, folders or standard input; objects: given in Python, without a file."""
     context: str = ""
     """live: context of the kubeconfig; empty in a pod."""
     server: str = ""
-    """live, service: URL of the API server or of the extender."""
+    """live: URL of the API server."""
     namespace: str = ""
     """Namespace of objects that are named without one."""
     files: list[SourceFile] = []
