@@ -154,7 +154,7 @@ class _Run:
         for step in self.scheduler:
             if self._on_step is not None:
                 self._on_step(step)
-            self.cycles.append(step.report)
+            self.cycles.append(report_cycle(self.snapshot, step.cycle, step.attempt, self.scheduler.scheduler))
             if step.cycle.node is not None:
                 self._touch(step.cycle.node)
 
@@ -293,8 +293,7 @@ class _Run:
 
     def fill(self) -> None:
         """Bind copies of the pod, or pods of the workload, until one does not fit without preemption."""
-        # The cycles are not reported: there may be 10,000. No victim is evicted: each eviction would make room for one
-        # more copy.
+        # No victim is evicted: each eviction would make room for one more copy.
         scheduler, bound, following, refusal = self.scheduler, dict[str, int](), None, ""
         (of, copies), fits = self._copies(), 0
         while fits < MAX_UNTIL_FULL_PODS:
@@ -307,11 +306,10 @@ class _Run:
                 break
             self.snapshot.put("Pod", pod)
             cycle = schedule_one(self.snapshot, pod, scheduler.scheduler, scheduler.history, scheduler.draw)
-            report = report_cycle(self.snapshot, cycle, 1, scheduler.scheduler)
             if self._on_step is not None:
-                self._on_step(Step(cycle, report))
+                self._on_step(Step(cycle, 1))
             if cycle.outcome != "Scheduled" or cycle.node is None:
-                following = report
+                following = report_cycle(self.snapshot, cycle, 1, scheduler.scheduler)
                 self.snapshot.remove("Pod", key_of("Pod", pod))
                 break
             self._touch(cycle.node)

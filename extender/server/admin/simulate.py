@@ -19,7 +19,8 @@ from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.whatif.body import decode_body
 from extender.whatif.comparison import compare_policies
-from extender.whatif.policies import SimulatedPolicy, SimulationProgress, StepObserver, run_simulation
+from extender.whatif.policies import SimulatedPolicy, StepObserver, run_simulation
+from extender.whatif.progress import SimulationProgress
 from extender.whatif.scenario import Scenario
 
 MAX_SIMULATED_PODS = 1000

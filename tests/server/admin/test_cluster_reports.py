@@ -7,6 +7,8 @@ import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.requests import incoming_requests
+from extender.report.lists import nodes
 from extender.report.schema import SourceReport
 from extender.server.admin import cluster_reports, fork_worker, routes
 from extender.server.app import create_app
@@ -132,6 +134,19 @@ async def test_a_cluster_that_is_not_there_yet_is_named_as_the_reason(path):
     async with admin_client(create_app(ClusterCache(), configuration()).server_context) as people:
         answer = await people.get(path)
     assert (answer.status_code, error_of(answer)) == (503, "the cache has not synced yet")
+
+
+async def test_the_pods_of_a_node_are_rendered_on_another_thread_than_the_one_that_decides(people, monkeypatch):
+    threads = []
+
+    def watched(*given):
+        threads.append(threading.get_ident())
+        return incoming_requests(*given)
+
+    monkeypatch.setattr(nodes, "incoming_requests", watched)
+    await get(people, "/nodes/n1")
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize("path", ["/nodes/n11", "/decisions/filter-1?node=n11"])
