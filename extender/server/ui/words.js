@@ -62,7 +62,7 @@ export function commonest(sentences, nodes) {
 export const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value).toLocaleString("en")} ms`;
 
 const UNITS = [[40, "Ti"], [30, "Gi"], [20, "Mi"], [10, "Ki"], [0, ""]];
-const isBytes = (resource) => /^(memory|ephemeral-storage|hugepages-.*)$/.test(resource);
+const isBytes = (resource) => /^(memory|ephemeral-storage|storage|hugepages-.*)$/.test(resource);
 
 /** Format an amount as manifests write it: 250m, 3, 4Gi; bytes have at most one decimal. */
 export function amount(resource, value) {
