@@ -184,7 +184,7 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     facts: list[AnyFact] = []
     """What exactly rejects the node, of up to 50 nodes that a /filter rejects, or that no eviction helps of those sent
     with a /preempt."""
-    because: list[str] = []
+    fact_sentences: list[str] = []
     """`facts` as sentences."""
 
     # --- /filter ---
@@ -290,8 +290,11 @@ class SourceReport(ReportStruct, frozen=True, kw_only=True):
     """A sentence if the cluster suggests another minor version of kube-scheduler than the one that judged."""
 
 
-OBJECTS = SourceReport(kind="objects")
+OBJECTS = SourceReport(kind="objects", namespace="default")
 """Source of a cluster that was given in Python."""
+
+EXAMPLE = SourceReport(kind="example", namespace="default")
+"""Source of the example cluster."""
 
 
 DecisionOutcome = Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]
