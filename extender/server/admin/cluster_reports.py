@@ -77,7 +77,7 @@ class ClusterReports:
                 raise NotFound(not_found(snapshot, *key, scheduler).why)
             found = with_source(diagnose(snapshot, pod, scheduler, inputs.history, node), inputs.source)
             facts = {one.name: [describe_fact(fact) for fact in one.facts] for one in found.nodes if one.facts}
-            return ExplainedPod(diagnosis=found, node_facts=facts)
+            return ExplainedPod(diagnosis=found, fact_sentences=facts)
 
         with self._in_flight.track():
             return await unless_gone(request, self._copies.run(explain))

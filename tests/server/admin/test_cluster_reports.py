@@ -176,7 +176,7 @@ async def test_a_pod_is_explained_on_all_nodes_with_the_sentences_of_its_facts(p
     answer = await get(people, "/why/default/huge")
     found = answer["diagnosis"]
     assert (found["verdict"], [one["name"] for one in found["nodes"]]) == ("DoesNotFit", ["n1", "n2", "n3"])
-    assert answer["nodeFacts"]["n2"] == ["dedicated=gpu:NoSchedule", "plain:NoExecute"]
+    assert answer["factSentences"]["n2"] == ["dedicated=gpu:NoSchedule", "plain:NoExecute"]
 
 
 async def test_a_node_of_it_is_shown_in_full(people):
