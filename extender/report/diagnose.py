@@ -40,11 +40,10 @@ from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests
 from extender.k8s.workloads import is_mirror
 from extender.report.cycle_report import claim_hint, evicted_pods
-from extender.report.facts.common import summarize
 from extender.report.facts.node_facts import facts_about, facts_of_nodes
 from extender.report.facts.pods import nomination_facts, pod_facts
 from extender.report.facts.schema import PodStatusFact, UnboundClaimsFact
-from extender.report.facts.wording import describe_fact
+from extender.report.facts.wording import describe_fact, summarize
 from extender.report.lists.similar_names import suggest_pods
 from extender.report.pod_schema import (
     Diagnosis,

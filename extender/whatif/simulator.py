@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from mmap import mmap
 
 from msgspec.structs import replace
 
@@ -25,7 +26,7 @@ from extender.core.scheduling_cycle.schedule_one import schedule_one
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
-from extender.k8s.kinds import KINDS, Key, key_of
+from extender.k8s.kinds import KINDS, ClusterObjects, Key, key_of
 from extender.k8s.objects import Object, Pod, PodStatus
 from extender.k8s.workloads import workload_of
 from extender.report.cycle_report import report_cycle
@@ -114,6 +115,35 @@ def simulate(
     else:
         run.arrive(before)
     return run.result(cluster, name)
+
+
+class SimulationProgress:
+    """Number of the pods that were tried, and of all to try, in memory that forked children share.
+
+    Of one simulation, or two that are compared: a child that is being killed may still count.
+    """
+
+    def __init__(self) -> None:
+        self._counts = memoryview(mmap(-1, 16)).cast("Q")
+
+    def begin(self, scenario: Scenario, cluster: ClusterObjects | Snapshot, runs: int) -> None:
+        """Set the number of pods to try in all runs. How many copies fit until the cluster is full is not known."""
+        pods = 0 if scenario.until_full else scenario.arriving_pods(cluster) + scenario.displaced_pods(cluster)
+        self._counts[1] = pods * runs
+
+    def count(self, step: Step) -> None:
+        """Count a pod at its first attempt; a StepObserver."""
+        self._counts[0] += step.attempt == 1
+
+    @property
+    def tried(self) -> int:
+        """Number of pods that were tried at least once."""
+        return self._counts[0]
+
+    @property
+    def pods(self) -> int:
+        """Number of pods to try, which grows with the replacements of victims; 0 if it is not known."""
+        return max(self._counts) if self._counts[1] else 0
 
 
 class _Run:

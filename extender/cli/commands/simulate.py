@@ -137,8 +137,8 @@ def simulate(
     from extender.core.eviction_history import EvictionHistory
     from extender.report.scheduler_report import with_source, with_version_hint
     from extender.whatif.policies import CONFIGURED, preset_policy, run_simulation
-    from extender.whatif.progress import SimulationProgress
     from extender.whatif.scenario import AddedNodes, Scenario
+    from extender.whatif.simulator import SimulationProgress
 
     if not (pod or pending or drain or remove_node or cordon or add_node):
         raise typer.BadParameter("nothing to schedule: specify --pod FILE, --pending or a change of nodes")

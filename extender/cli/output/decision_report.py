@@ -13,8 +13,7 @@ from extender.cli.output import tables
 from extender.cli.output.tables import AdaptiveTable, indented, section_heading, text
 from extender.errors import printable
 from extender.report import schema
-from extender.report.facts.common import summarize
-from extender.report.facts.wording import in_brackets
+from extender.report.facts.wording import in_brackets, summarize
 from extender.report.schema import DecisionReport, NodeReport
 from extender.report.wording import DECISION_OUTCOMES, NODE_OUTCOMES, VICTIM_SELECTION_NOTES, Words
 from extender.utilities.text import format_amount, join_names, pluralize

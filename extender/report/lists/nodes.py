@@ -63,7 +63,7 @@ class NodeColumns:
 
 
 def node_reporter(snapshot: Snapshot, name: str) -> Callable[[], NodeDetail] | None:
-    """Read a node, and return what reports it with its labels and pods, on any thread; None if there is no such node.
+    """Read a node, and return what reports it with its labels and pods, on any thread; None if it does not exist.
 
     The report takes longer than the reading: tenants choose how many containers their pods have.
     """

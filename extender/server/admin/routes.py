@@ -44,7 +44,7 @@ from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import VERBS, DecisionQuery, KeptDecision
 from extender.utilities.text import suggestion
 from extender.version import __version__
-from extender.whatif.progress import SimulationProgress
+from extender.whatif.simulator import SimulationProgress
 
 MAX_SIMULATIONS = 3
 """Maximum number of simulations in flight: one that runs, and two that wait with their bodies in memory."""

@@ -20,8 +20,8 @@ from extender.server.admin.fork_worker import ForkedWorker
 from extender.whatif.body import decode_body
 from extender.whatif.comparison import compare_policies
 from extender.whatif.policies import SimulatedPolicy, StepObserver, run_simulation
-from extender.whatif.progress import SimulationProgress
 from extender.whatif.scenario import Scenario
+from extender.whatif.simulator import SimulationProgress
 
 MAX_SIMULATED_PODS = 1000
 """Maximum number of pods of one request (with pending pods and replicas), of its workloads, and of its claims."""

@@ -20,7 +20,7 @@ from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.admin.simulate import SIMULATION_TIMEOUT_SECONDS
 from extender.server.context import ServerContext, WorkInputs
 from extender.server.http.errors import error_body
-from extender.whatif.progress import SimulationProgress
+from extender.whatif.simulator import SimulationProgress
 
 MAX_MEMORY_BYTES = 512 << 20
 """Memory that one work may allocate, beyond the cluster cache that it shares with the service."""

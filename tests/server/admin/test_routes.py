@@ -16,8 +16,8 @@ from extender.errors import ExtenderError, ListenError
 from extender.server import run
 from extender.server.admin import fork_worker, routes
 from extender.server.app import create_app
-from extender.whatif.progress import SimulationProgress
 from extender.whatif.scenario import Scenario
+from extender.whatif.simulator import SimulationProgress
 from tests.builders import stored_cluster, typed
 from tests.server.conftest import (
     CLUSTER,
@@ -310,7 +310,7 @@ async def test_the_progress_of_a_simulation_can_be_read_until_it_is_killed(both,
         known.append(SimulationProgress())
         return known[-1]
 
-    known = []
+    known: list[SimulationProgress] = []
     monkeypatch.setattr(routes, "simulate_request", stuck)
     monkeypatch.setattr(routes, "SimulationProgress", made)
     assert await both.get("/simulate") == {"inFlight": 0, "tried": 0, "pods": 0}

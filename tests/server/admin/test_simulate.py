@@ -14,7 +14,7 @@ from extender.k8s.time import MINUTE
 from extender.report.simulation_schema import Simulation
 from extender.server.admin import fork_worker, simulate
 from extender.server.admin.simulate import MAX_SIMULATED_PODS
-from extender.whatif.progress import SimulationProgress
+from extender.whatif.simulator import SimulationProgress
 from tests.builders import JSON, budget, cluster, incoming, node, pod, stored_cluster, typed
 from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
 
