@@ -23,7 +23,7 @@ from extender.k8s.version.found import version_of_pods
 from extender.report.diagnose import diagnose, not_found
 from extender.report.lists.pending import pending_report
 from extender.report.pod_schema import Diagnosis, PendingReport
-from extender.report.scheduler_report import with_source, with_version_hint
+from extender.report.scheduler_report import source_of_files, with_source, with_version_hint
 from extender.report.schema import OBJECTS, SourceReport
 from extender.report.simulation_schema import AdmissionReport, ClusterSize, Simulation
 from extender.whatif.arrivals import Arrivals, has_own_claims
@@ -315,8 +315,8 @@ def _source(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -> Sou
     """Return the files that the cluster was loaded from, or that it was given as objects."""
     if isinstance(cluster, Snapshot):
         return with_version_hint(OBJECTS, scheduler, cluster.objects.nodes.values(), None)
-    given = SourceReport(kind="file", files=list(cluster.files)) if cluster.files else OBJECTS
-    return with_version_hint(given, scheduler, cluster.nodes, version_of_pods(cluster.pods))
+    source = source_of_files(cluster.files, OBJECTS)
+    return with_version_hint(source, scheduler, cluster.nodes, version_of_pods(cluster.pods))
 
 
 def _snapshot(cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler) -> Snapshot:

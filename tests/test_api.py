@@ -53,7 +53,7 @@ def test_every_answer_says_which_files_the_cluster_was_loaded_from(tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(cluster(HALF_FULL)))
     os.utime(path, (0, 86400))
-    file = {"kind": "file", "files": [{"path": str(path), "modified": "1970-01-02T00:00:00Z"}]}
+    file = {"kind": "file", "namespace": "default", "files": [{"path": str(path), "modified": "1970-01-02T00:00:00Z"}]}
     assert sources(extender.load_cluster(path)) == [file] * 4
     folder = file | {"files": [{"path": str(tmp_path), "modified": "1970-01-02T00:00:00Z"}]}
     assert sources(extender.load_cluster(tmp_path)) == [folder] * 4
@@ -62,7 +62,7 @@ def test_every_answer_says_which_files_the_cluster_was_loaded_from(tmp_path):
 def test_a_cluster_that_was_not_read_from_a_file_is_said_to_be_given_as_objects():
     loaded = extender.load_cluster(cluster(HALF_FULL))
     for given in (cluster(HALF_FULL), loaded, extender.Snapshot.build(loaded)):
-        assert sources(given) == [{"kind": "objects"}] * 4
+        assert sources(given) == [{"kind": "objects", "namespace": "default"}] * 4
 
 
 def test_a_verdict_says_the_version_and_that_kubelets_suggest_another():

@@ -29,7 +29,7 @@ ResourceLists = Iterator[tuple[str, ResourceList | None]]
 
 
 def validate(loaded: Object) -> None:
-    """Raise ValueError with the field's JSON path if a quantity or time that decisions read is invalid."""
+    """Raise ValueError with the field's JSON path if a quantity or time is invalid that decisions or admission read."""
     path, time = _time(loaded)
     if time:
         try:
@@ -56,7 +56,7 @@ def _time(loaded: Object) -> tuple[str, str | None]:
 
 
 def _resource_lists(loaded: Object) -> ResourceLists:
-    """Yield the resource lists that a snapshot parses."""
+    """Yield the resource lists that decisions or admission parse: also the limits of a pod."""
     if isinstance(loaded, Node):
         yield "status.allocatable", loaded.status.allocatable
     elif isinstance(loaded, Pod):

@@ -10,6 +10,7 @@ Rule: nothing is decided here, and the snapshot is left unchanged.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -39,10 +40,10 @@ from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests
 from extender.k8s.workloads import is_mirror
 from extender.report.cycle_report import claim_hint, evicted_pods
-from extender.report.facts.node_facts import facts_of_nodes, summarize
+from extender.report.facts.node_facts import facts_about, facts_of_nodes
 from extender.report.facts.pods import nomination_facts, pod_facts
 from extender.report.facts.schema import PodStatusFact, UnboundClaimsFact
-from extender.report.facts.wording import describe_fact
+from extender.report.facts.wording import describe_fact, summarize
 from extender.report.lists.similar_names import suggest_pods
 from extender.report.pod_schema import (
     Diagnosis,
@@ -314,7 +315,7 @@ def _reason_counts(nodes: Iterable[NodeDiagnosis]) -> list[ReasonCount]:
             nodes=len(of),
             candidates=sum(one.preemption is not None and one.preemption.status is None for one in of),
             examples=[one.name for one in of[:MAX_EXAMPLES]],
-            facts=summarize(of, reason),
+            facts=summarize(of, partial(facts_about, reason)),
         )
         for (code, plugin, reason), of in rejected.items()
     ]

@@ -6,7 +6,7 @@ Decisions, `why`, `simulate`, `/status` and recordings show these facts.
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from extender.k8s.version.found import FoundVersion
 from extender.k8s.version.versions import Version, parse_version
 from extender.report.schema import SchedulerReport, SourceReport
 from extender.report.wording import KUBELET_VERSIONS, VERSION_FOUND
+from extender.utilities.source_file import SourceFile
 from extender.utilities.text import join_names, pluralize
 
 S = TypeVar("S", bound=Struct)
@@ -60,6 +61,11 @@ def with_version_hint(
         counts = ", ".join(f"1.{minor} on {pluralize(count, 'node')}" for minor, count in sorted(kubelets.items()))
         hint = KUBELET_VERSIONS.format(kubelets=counts, newest=f"1.{newest}", assumed=scheduler.version)
     return replace(source, version_hint=hint)
+
+
+def source_of_files(files: Sequence[SourceFile], otherwise: SourceReport) -> SourceReport:
+    """Return the source of a cluster that was read from files; without files, the other source."""
+    return replace(otherwise, kind="file", files=[*files]) if files else otherwise
 
 
 def with_source(answer: S, source: SourceReport) -> S:

@@ -184,7 +184,7 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     facts: list[AnyFact] = []
     """What exactly rejects the node, of up to 50 nodes that a /filter rejects, or that no eviction helps of those sent
     with a /preempt."""
-    because: list[str] = []
+    fact_sentences: list[str] = []
     """`facts` as sentences."""
 
     # --- /filter ---
@@ -277,13 +277,12 @@ class SchedulerReport(ReportStruct, frozen=True, kw_only=True):
 class SourceReport(ReportStruct, frozen=True, kw_only=True):
     """Where the cluster of an answer comes from."""
 
-    kind: Literal["live", "file", "example", "objects", "service"]
-    """live: an API server; file: files, folders or standard input; objects: given in Python, without a file; service: a
-    running extender."""
+    kind: Literal["live", "file", "example", "objects"]
+    """live: an API server; file: files, folders or standard input; objects: given in Python, without a file."""
     context: str = ""
     """live: context of the kubeconfig; empty in a pod."""
     server: str = ""
-    """live, service: URL of the API server or of the extender."""
+    """live: URL of the API server."""
     namespace: str = ""
     """Namespace of objects that are named without one."""
     files: list[SourceFile] = []
@@ -291,8 +290,11 @@ class SourceReport(ReportStruct, frozen=True, kw_only=True):
     """A sentence if the cluster suggests another minor version of kube-scheduler than the one that judged."""
 
 
-OBJECTS = SourceReport(kind="objects")
+OBJECTS = SourceReport(kind="objects", namespace="default")
 """Source of a cluster that was given in Python."""
+
+EXAMPLE = SourceReport(kind="example", namespace="default")
+"""Source of the example cluster."""
 
 
 DecisionOutcome = Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from extender.core.framework.status import Code
 from extender.core.preemption.sent_candidates import CandidateRejection
 from extender.core.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
-from extender.report.facts.node_facts import NO_FACTS, NodeFacts
-from extender.report.facts.node_facts import summarize as summarize_facts
+from extender.report.facts.node_facts import NO_FACTS
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS
 from extender.report.facts.schema import AnyFact, FactCount
-from extender.report.facts.wording import in_brackets
+from extender.report.facts.wording import NodeFacts, in_brackets
+from extender.report.facts.wording import summarize as summarize_facts
 from extender.report.ranking_report import explain_priority_sum, render_keys, report_ranking
 from extender.report.wording import CRITERIA, REJECTED_BY
 from extender.utilities.text import join_counts, join_names, pluralize

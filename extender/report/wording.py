@@ -312,7 +312,6 @@ SOURCES: dict[str, str] = {
     "file": "{files}",
     "example": "the example cluster that ships with the package",
     "objects": "objects given in Python",
-    "service": "the extender at {server}",
 }
 """Kind of a source -> words."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from mmap import mmap
 from typing import Any
 
 from extender.admission.admit import Admit
@@ -31,35 +30,6 @@ class SimulatedPolicy:
 
     name: str
     scheduler: KubeScheduler
-
-
-class SimulationProgress:
-    """Number of the pods that were tried, and of all to try, in memory that forked children share."""
-
-    def __init__(self) -> None:
-        self._counts = memoryview(mmap(-1, 16)).cast("Q")
-
-    def begin(self, scenario: Scenario, cluster: ClusterObjects | Snapshot, runs: int) -> None:
-        """Begin a simulation, or two that are compared. How many copies fit until the cluster is full is not known."""
-        pods = 0 if scenario.until_full else scenario.arriving_pods(cluster) + scenario.displaced_pods(cluster)
-        self._counts[0], self._counts[1] = 0, pods * runs
-
-    def end(self) -> None:
-        self._counts[0] = self._counts[1] = 0
-
-    def count(self, step: Step) -> None:
-        """Count a pod at its first attempt; a StepObserver."""
-        self._counts[0] += step.report.attempt == 1
-
-    @property
-    def tried(self) -> int:
-        """Number of pods that were tried at least once."""
-        return self._counts[0]
-
-    @property
-    def pods(self) -> int:
-        """Number of pods to try, which grows with the replacements of victims; 0 if it is not known."""
-        return max(self._counts) if self._counts[1] else 0
 
 
 def preset_policy(base: KubeScheduler, name: str) -> SimulatedPolicy:

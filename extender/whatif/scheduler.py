@@ -22,8 +22,6 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import workload_of
-from extender.report.cycle_report import report_cycle
-from extender.report.simulation_schema import CycleReport
 from extender.whatif import effects
 from extender.whatif.controllers import Controllers
 
@@ -36,10 +34,11 @@ MAX_BACKOFF_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A scheduling cycle and its report, before its effects."""
+    """A scheduling cycle, before its effects."""
 
     cycle: Cycle
-    report: CycleReport
+    attempt: int
+    """1 at the first attempt to schedule the pod."""
 
 
 class SchedulingQueue:
@@ -128,7 +127,7 @@ class Scheduler:
             # A queued pod's nomination may have changed. A pod that will be skipped is not in the snapshot.
             pod = self.snapshot.objects.pods.get(key, self._arrived[key])
             cycle = schedule_one(self.snapshot, pod, self.scheduler, self.history, self.draw)
-            yield Step(cycle, report_cycle(self.snapshot, cycle, attempt, self.scheduler))
+            yield Step(cycle, attempt)
             if cycle.outcome != "Skipped":
                 self._apply(cycle)
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from mmap import mmap
 
 from msgspec.structs import replace
 
@@ -25,7 +26,7 @@ from extender.core.scheduling_cycle.schedule_one import schedule_one
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
-from extender.k8s.kinds import KINDS, Key, key_of
+from extender.k8s.kinds import KINDS, ClusterObjects, Key, key_of
 from extender.k8s.objects import Object, Pod, PodStatus
 from extender.k8s.workloads import workload_of
 from extender.report.cycle_report import report_cycle
@@ -116,6 +117,35 @@ def simulate(
     return run.result(cluster, name)
 
 
+class SimulationProgress:
+    """Number of the pods that were tried, and of all to try, in memory that forked children share.
+
+    Of one simulation, or two that are compared: a child that is being killed may still count.
+    """
+
+    def __init__(self) -> None:
+        self._counts = memoryview(mmap(-1, 16)).cast("Q")
+
+    def begin(self, scenario: Scenario, cluster: ClusterObjects | Snapshot, runs: int) -> None:
+        """Set the number of pods to try in all runs. How many copies fit until the cluster is full is not known."""
+        pods = 0 if scenario.until_full else scenario.arriving_pods(cluster) + scenario.displaced_pods(cluster)
+        self._counts[1] = pods * runs
+
+    def count(self, step: Step) -> None:
+        """Count a pod at its first attempt; a StepObserver."""
+        self._counts[0] += step.attempt == 1
+
+    @property
+    def tried(self) -> int:
+        """Number of pods that were tried at least once."""
+        return self._counts[0]
+
+    @property
+    def pods(self) -> int:
+        """Number of pods to try, which grows with the replacements of victims; 0 if it is not known."""
+        return max(self._counts) if self._counts[1] else 0
+
+
 class _Run:
     """A running simulation."""
 
@@ -154,7 +184,7 @@ class _Run:
         for step in self.scheduler:
             if self._on_step is not None:
                 self._on_step(step)
-            self.cycles.append(step.report)
+            self.cycles.append(report_cycle(self.snapshot, step.cycle, step.attempt, self.scheduler.scheduler))
             if step.cycle.node is not None:
                 self._touch(step.cycle.node)
 
@@ -293,8 +323,7 @@ class _Run:
 
     def fill(self) -> None:
         """Bind copies of the pod, or pods of the workload, until one does not fit without preemption."""
-        # The cycles are not reported: there may be 10,000. No victim is evicted: each eviction would make room for one
-        # more copy.
+        # No victim is evicted: each eviction would make room for one more copy.
         scheduler, bound, following, refusal = self.scheduler, dict[str, int](), None, ""
         (of, copies), fits = self._copies(), 0
         while fits < MAX_UNTIL_FULL_PODS:
@@ -307,11 +336,10 @@ class _Run:
                 break
             self.snapshot.put("Pod", pod)
             cycle = schedule_one(self.snapshot, pod, scheduler.scheduler, scheduler.history, scheduler.draw)
-            report = report_cycle(self.snapshot, cycle, 1, scheduler.scheduler)
             if self._on_step is not None:
-                self._on_step(Step(cycle, report))
+                self._on_step(Step(cycle, 1))
             if cycle.outcome != "Scheduled" or cycle.node is None:
-                following = report
+                following = report_cycle(self.snapshot, cycle, 1, scheduler.scheduler)
                 self.snapshot.remove("Pod", key_of("Pod", pod))
                 break
             self._touch(cycle.node)

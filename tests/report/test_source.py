@@ -80,7 +80,6 @@ def test_a_version_that_the_cluster_names_contradicts_another_one_that_is_set():
         ),
         (OBJECTS, "objects given in Python"),
         (EXAMPLE, "the example cluster that ships with the package"),
-        (SourceReport(kind="service", server="http://127.0.0.1:8889"), "the extender at http://127.0.0.1:8889"),
     ],
 )
 def test_a_source_in_words(source, words):

@@ -136,8 +136,9 @@ def simulate(
     from extender.cli.sources.progress import show_progress
     from extender.core.eviction_history import EvictionHistory
     from extender.report.scheduler_report import with_source, with_version_hint
-    from extender.whatif.policies import CONFIGURED, SimulationProgress, preset_policy, run_simulation
+    from extender.whatif.policies import CONFIGURED, preset_policy, run_simulation
     from extender.whatif.scenario import AddedNodes, Scenario
+    from extender.whatif.simulator import SimulationProgress
 
     if not (pod or pending or drain or remove_node or cordon or add_node):
         raise typer.BadParameter("nothing to schedule: specify --pod FILE, --pending or a change of nodes")

@@ -3,7 +3,6 @@
 Rule: names and messages are printed through `tables.text`, so that no input can control the terminal.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from extender.cli.output import tables
 from extender.cli.output.tables import AdaptiveTable, indented, section_heading, text
 from extender.errors import printable
 from extender.report import schema
+from extender.report.facts.wording import in_brackets, summarize
 from extender.report.schema import DecisionReport, NodeReport
 from extender.report.wording import DECISION_OUTCOMES, NODE_OUTCOMES, VICTIM_SELECTION_NOTES, Words
 from extender.utilities.text import format_amount, join_names, pluralize
@@ -250,18 +250,10 @@ def render_other_nodes(decision: DecisionReport, show_all: bool) -> Iterator[Ren
     for (outcome, why), nodes in sorted(groups.items(), key=lambda one: -len(one[1])):
         names = join_names([one.name for one in nodes], len(nodes) if show_all else MAX_NAMES_PER_CELL)
         label = text(NODE_OUTCOMES[outcome].label, NODE_OUTCOMES[outcome].style)
-        rows.append((len(nodes), label, why + _common_fact(nodes), names))
+        known = [one for one in nodes if one.facts]
+        facts = in_brackets(summarize(known), len(nodes), why, len(known))  # as in the sentence of the decision
+        rows.append((len(nodes), label, why + facts, names))
     yield AdaptiveTable(("NODES", "OUTCOME", "REASON", "NAMES"), rows, lead=2)
-
-
-def _common_fact(nodes: Sequence[NodeReport]) -> str:
-    """Return in brackets the fact that most of these nodes share, such as a taint; "" without one."""
-    known = [one.because for one in nodes if one.because]
-    for why, count in Counter(because[0] for because in known).most_common(1):
-        if 2 * count > len(known):
-            looked_at = f" of {len(known)} looked at" if len(known) < len(nodes) else ""
-            return f" ({why}{f' on {count}{looked_at}' if count < len(nodes) else ''})"
-    return ""
 
 
 def _group_reason(node: NodeReport) -> str:

@@ -109,7 +109,7 @@ def _render_filter_status(decision: DecisionReport, node: NodeReport) -> Iterato
         yield indented(text(f"all passed: {', '.join(decision.filters)}", "green"))
         return
     yield indented(text(f"{status_message(found)} ({found.code})", "red"))
-    for why in node.because:
+    for why in node.fact_sentences:
         yield indented(text(why), 4)
     if found.plugin in decision.filters:
         index = decision.filters.index(found.plugin)

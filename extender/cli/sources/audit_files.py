@@ -16,6 +16,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
@@ -53,6 +54,12 @@ _CRI_PART = re.compile(rb"\d{4}-\d\d-\d\dT\S+ (stdout|stderr) ([PF])(?::\S*)? ")
 _COMPRESSIONS = {b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
 """First bytes of compressed files that are not read -> program that decompresses them."""
 
+_ROTATED = re.compile(r"(.*?)[.-](\d+(?:-\d+)?)(?:\.gz)?", re.DOTALL)
+"""Path of a rotated file: the log, and the time of the rotation or the number of rotations since then."""
+
+_OpenParts = dict[str, tuple[str, int, bytearray]]
+"""Stream -> file and number of the first part of a line whose end has not been read, and what has."""
+
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -75,25 +82,38 @@ def read_audit_log(paths: Sequence[str], query: DecisionListOptions) -> schema.A
         raise DecisionSourceError("--from -: standard input can be read only once")
     files = [file for path in paths for file in _files_of(path)]
     reader = _AuditReader(query, len(files))
-    for file in files:
-        number = 0
-        try:
-            for number, line in _join_parts(_read_lines(file)):
-                reader.add(file, number, line)
-        except _DAMAGED as error:
-            reader.add_broken(file, number + 1, f"the gzip file is damaged from here on: {error}")
-        except _UnsupportedCompression as error:
-            reader.add_broken(file, 1, str(error))
+    for _, rotated in groupby(files, key=lambda file: _place_of(file)[0]):
+        parts: _OpenParts = {}
+        for file in rotated:
+            number = 0
+            try:
+                for begin, number, line in _join_parts(file, _read_lines(file), parts):
+                    reader.add(begin, number, line)
+            except _DAMAGED as error:
+                reader.add_broken(file, number + 1, f"the gzip file is damaged from here on: {error}")
+            except _UnsupportedCompression as error:
+                reader.add_broken(file, 1, str(error))
+        for begin, number, joined in parts.values():
+            reader.add(begin, number, bytes(joined))
     return reader.report()
 
 
 def _files_of(path: str) -> list[str]:
     if path == "-" or not os.path.isdir(path):
         return [path]
-    files = sorted(entry.path for entry in os.scandir(path) if entry.is_file())
+    files = sorted((entry.path for entry in os.scandir(path) if entry.is_file()), key=_place_of)
     if not files:
         raise DecisionSourceError(f"{path}: has no files")
     return files
+
+
+def _place_of(file: str) -> tuple[str, int]:
+    """Return the log and the place of a file in it: 0.log.20260301-120000.gz and audit.log.1 come before 0.log."""
+    found = _ROTATED.fullmatch(file)
+    if found is None:
+        return file.removesuffix(".gz"), sys.maxsize
+    number = int(found[2].replace("-", ""))
+    return found[1], number if len(found[2]) >= len("20260301") else -number  # audit.log.2 is older than audit.log.1
 
 
 def _read_lines(file: str) -> Iterator[bytes]:
@@ -115,23 +135,23 @@ def _read_lines(file: str) -> Iterator[bytes]:
             yield line
 
 
-def _join_parts(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield each line as it was written, with the number of its first part: container runtimes split it every 16 kB."""
-    open_parts: dict[str, tuple[int, bytearray]] = {}
+def _join_parts(file: str, lines: Iterator[bytes], open_parts: _OpenParts) -> Iterator[tuple[str, int, bytes]]:
+    """Yield each line as it was written, with file and number of its first part.
+
+    Container runtimes split it every 16 kB, and rotate their files within it: `open_parts` go on in the next file.
+    """
     for number, line in enumerate(lines, 1):
         part = _part_of(line)
         if part is None:
-            yield number, line
+            yield file, number, line
             continue
         stream, text, is_last = part
-        first, joined = open_parts.pop(stream, (number, bytearray()))
+        begin, first, joined = open_parts.pop(stream, (file, number, bytearray()))
         joined += text
         if is_last or len(joined) >= MAX_LINE_BYTES:
-            yield first, bytes(joined)
+            yield begin, first, bytes(joined)
         else:
-            open_parts[stream] = first, joined
-    for first, joined in open_parts.values():
-        yield first, bytes(joined)
+            open_parts[stream] = begin, first, joined
 
 
 def _part_of(line: bytes) -> tuple[str, bytes, bool] | None:

@@ -47,11 +47,12 @@ def namespace_of(api: "ApiServer | None") -> str:
 
 def source_of(api: "ApiServer | None", files: "Sequence[SourceFile]" = ()) -> "SourceReport":
     """Return where the cluster of a command comes from; without files, and without `api`, it is the example."""
-    from extender.report.schema import SourceReport
+    from extender.report.scheduler_report import source_of_files
+    from extender.report.schema import EXAMPLE, SourceReport
 
     if api is not None:
         return SourceReport(kind="live", context=api.context, server=api.host, namespace=api.namespace)
-    return SourceReport(kind="file" if files else "example", namespace="default", files=list(files))
+    return source_of_files(files, EXAMPLE)
 
 
 def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "ClusterSource":

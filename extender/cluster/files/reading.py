@@ -43,11 +43,18 @@ class Contents:
     """Names of the files of sub-folders, which are not necessarily manifests."""
     passed_over: Counter[str] = field(default_factory=Counter)
     """Suffix of files that are no manifests -> number of files."""
+    found_for: dict[str, list[Path]] = field(default_factory=dict)
+    """File or folder that was asked for -> its files."""
     sources: list[SourceFile] = field(default_factory=list)
-    """What was asked for, with its time before it is read."""
+    """What was asked for, with its time before it was read."""
 
     def read(self) -> "Contents":
         """Read all files; ClusterFileError if one cannot be read, or if they are too large together."""
+        for asked, files in self.found_for.items():
+            newest = 0
+            with contextlib.suppress(OSError):  # reading it fails, too, with a better message
+                newest = max(file.stat().st_mtime_ns for file in files)
+            self.sources.append(SourceFile(path=asked, modified=format_time(newest) if newest else ""))
         size = sum(map(len, self.files.values()))
         for name, path in self.paths.items():
             self.files[name] = _read_file(name, path)
@@ -77,10 +84,7 @@ def find_files(paths: Iterable[Path], found: Contents | None = None) -> Contents
             raise ClusterFileError(f"{path}: has more than {MAX_FILES:,} cluster files")
         if len(found.paths) == before:
             raise ClusterFileError(f"{path}: no file in this directory ends in {', '.join(MANIFEST_SUFFIXES)}")
-        newest = 0
-        with contextlib.suppress(OSError):  # reading it fails, too, with a better message
-            newest = max(file.stat().st_mtime_ns for file in list(found.paths.values())[before:])
-        found.sources.append(SourceFile(path=str(path), modified=format_time(newest) if newest else ""))
+        found.found_for[str(path)] = list(found.paths.values())[before:]
     return found
 
 

@@ -1,14 +1,11 @@
-"""Facts about the nodes that reject a pod, by plugin, and what many nodes have in common.
+"""Facts about the nodes that reject a pod, by plugin.
 
 Rule: nothing is decided here: a fact explains the verdict of an Evaluation.
 """
 
-import heapq
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -39,7 +36,6 @@ from extender.core.profile import Profile
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.derived import MAX_KEY_BYTES, derived
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s import quantity
 from extender.k8s.affinity import raw_terms
 from extender.k8s.objects import Pod
 from extender.k8s.requests import PODS
@@ -57,22 +53,15 @@ from extender.report.facts.ports import port_facts
 from extender.report.facts.resources import INSUFFICIENT, TOO_MANY_PODS, freest_of, resource_facts
 from extender.report.facts.schema import (
     AnyFact,
-    DeviceRequestFact,
-    FactCount,
     FactsOf,
     MoreFact,
     NominatedFact,
     ResizeFact,
     ResourceFact,
-    SpreadFact,
-    StorageCapacityFact,
-    VolumeLimitFact,
-    VolumeMatchFact,
 )
 from extender.report.facts.spread import spread_facts
 from extender.report.facts.volume_use import volume_limit_facts, volume_restriction_facts
 from extender.report.facts.volumes import volume_binding_facts, volume_zone_facts
-from extender.report.pod_schema import NodeDiagnosis
 from extender.utilities.lru import LRU
 from extender.utilities.time_share import TimeShare
 
@@ -99,9 +88,6 @@ FACTS: dict[str, Callable[[Evaluation], FactsOf]] = {
 
 MAX_FACTS_OF_NODE = 12
 """Maximum number of facts about one node; MoreFact counts the others."""
-
-MAX_SUMMARIZED = 5
-"""Maximum number of facts in a summary."""
 
 MAX_NODES_OF_DECISION = 50
 """Maximum number of nodes of a decision that have facts, the same of each reason: a fact takes some 10 µs."""
@@ -171,52 +157,6 @@ def facts_about(reason: str, facts: Iterable[AnyFact]) -> list[AnyFact]:
     """Return the facts that explain this reason of a node: each resource has a reason of its own."""
     resource = PODS if reason == TOO_MANY_PODS else reason.removeprefix(INSUFFICIENT)
     return [one for one in facts if not isinstance(one, ResourceFact | ResizeFact) or one.resource == resource]
-
-
-class NodeFacts(NamedTuple):
-    """The facts about a node."""
-
-    name: str
-    facts: Sequence[AnyFact]
-
-
-def summarize(nodes: Iterable[NodeDiagnosis | NodeFacts], reason: str | None = None) -> list[FactCount]:
-    """Return the most common causes among the facts of these nodes, with the number of nodes.
-
-    `reason`: only what explains this reason.
-    """
-    nodes_of: dict[Hashable, int] = defaultdict(int)
-    closest: dict[Hashable, tuple[int, str, AnyFact]] = {}
-    alike: dict[tuple[int, ...], tuple[NodeDiagnosis | NodeFacts, int]] = {}
-    for node in nodes:  # many nodes have the same facts, as the same objects
-        key = tuple(map(id, node.facts))
-        first, size = alike.get(key, (node, 0))
-        alike[key] = first, size + 1
-    for node, size in alike.values():
-        seen = set[Hashable]()
-        for fact in node.facts if reason is None else facts_about(reason, node.facts):
-            cause = (type(fact), *[getattr(fact, name) for name in fact.cause]) if fact.cause else fact
-            if cause in seen:  # such as two pods that have a port
-                continue
-            seen.add(cause)
-            nodes_of[cause] += size
-            missing = _MISSING[type(fact)](fact) if type(fact) in _MISSING else 0
-            if cause not in closest or missing < closest[cause][0]:
-                closest[cause] = missing, node.name, fact
-    most_common = heapq.nlargest(MAX_SUMMARIZED, nodes_of, key=nodes_of.__getitem__)
-    found = [(nodes_of[cause], *closest[cause][1:]) for cause in most_common]
-    return [FactCount(fact=fact, nodes=count, node=name if fact.cause else "") for count, name, fact in found]
-
-
-_MISSING: dict[type, Callable[[Any], int]] = {
-    ResourceFact: lambda fact: -quantity.parse(fact.free),
-    SpreadFact: lambda fact: fact.matching,
-    StorageCapacityFact: lambda fact: -quantity.parse(fact.largest),
-    VolumeLimitFact: lambda fact: fact.needs + fact.in_use - fact.limit,
-    VolumeMatchFact: lambda fact: len(fact.mismatches),
-    DeviceRequestFact: lambda fact: -fact.free,
-}
-"""Kind of fact -> how far the node is from fitting. Of other kinds the first node stands for all."""
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
-"""Words for facts: what exactly rejects a node, for the command line, the page and sentences.
+"""Words for facts: what exactly rejects a node, and many nodes, for the command line, the page and sentences.
 
 Rule: words only; nothing is decided here.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, assert_never
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Union, assert_never
 
 import msgspec
 
@@ -15,10 +17,14 @@ from extender.utilities.text import format_together, join_names, more, pluralize
 
 if TYPE_CHECKING:  # commands that ask a service start without the objects of Kubernetes
     from extender.k8s.objects import Taint
+    from extender.report.pod_schema import NodeDiagnosis
+    from extender.report.schema import NodeReport
 
 MAX_FACTS = 2
 """Maximum number of facts that a sentence names."""
 
+MAX_SUMMARIZED = 5
+"""Maximum number of facts in a summary."""
 
 CLAIM_PROBLEMS: dict[facts.ClaimProblem, str] = {
     "NotFound": "does not exist",
@@ -318,3 +324,58 @@ def _rejected(domain: facts.DomainCount, template: str) -> str:
 
 ALL_REJECTED_BY = {"TaintToleration": "tainted", "NodeUnschedulable": "cordoned", "NodeResourcesFit": "full"}
 """Plugin -> word for all nodes of a domain that it rejects."""
+
+
+# --- what many nodes have in common -----------------------------------------------------------------------------------
+
+
+class NodeFacts(NamedTuple):
+    """The facts about a node."""
+
+    name: str
+    facts: Sequence[AnyFact]
+
+
+AnyNode = Union[NodeFacts, "NodeDiagnosis", "NodeReport"]
+"""A node with its name and facts."""
+
+
+def summarize(
+    nodes: Iterable[AnyNode], relevant: Callable[[Sequence[AnyFact]], Iterable[AnyFact]] = iter
+) -> list[FactCount]:
+    """Return the most common causes among the facts of these nodes, with the number of nodes.
+
+    `relevant`: selects the facts of a node that count.
+    """
+    nodes_of: dict[Hashable, int] = defaultdict(int)
+    closest: dict[Hashable, tuple[int, str, AnyFact]] = {}
+    alike: dict[tuple[int, ...], tuple[AnyNode, int]] = {}
+    for node in nodes:  # many nodes have the same facts, as the same objects
+        key = tuple(map(id, node.facts))
+        first, size = alike.get(key, (node, 0))
+        alike[key] = first, size + 1
+    for node, size in alike.values():
+        seen = set[Hashable]()
+        for fact in relevant(node.facts):
+            cause = (type(fact), *[getattr(fact, name) for name in fact.cause]) if fact.cause else fact
+            if cause in seen:  # such as two pods that have a port
+                continue
+            seen.add(cause)
+            nodes_of[cause] += size
+            missing = _MISSING[type(fact)](fact) if type(fact) in _MISSING else 0
+            if cause not in closest or missing < closest[cause][0]:
+                closest[cause] = missing, node.name, fact
+    most_common = heapq.nlargest(MAX_SUMMARIZED, nodes_of, key=nodes_of.__getitem__)
+    found = [(nodes_of[cause], *closest[cause][1:]) for cause in most_common]
+    return [FactCount(fact=fact, nodes=count, node=name if fact.cause else "") for count, name, fact in found]
+
+
+_MISSING: dict[type, Callable[[Any], int]] = {
+    facts.ResourceFact: lambda fact: -quantity.parse(fact.free),
+    facts.SpreadFact: lambda fact: fact.matching,
+    facts.StorageCapacityFact: lambda fact: -quantity.parse(fact.largest),
+    facts.VolumeLimitFact: lambda fact: fact.needs + fact.in_use - fact.limit,
+    facts.VolumeMatchFact: lambda fact: len(fact.mismatches),
+    facts.DeviceRequestFact: lambda fact: -fact.free,
+}
+"""Kind of fact -> how far the node is from fitting. Of other kinds the first node stands for all."""

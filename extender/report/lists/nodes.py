@@ -1,9 +1,9 @@
 """List the nodes of a snapshot: requests, free resources, taints and pods.
 
-Rule: `NodeColumns.of` and `report_node` read the snapshot, between two decisions; what they return does not change.
+Rule: `NodeColumns.of` and `node_reporter` read the snapshot, between two decisions; what they return does not change.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -62,19 +62,28 @@ class NodeColumns:
         return ListedNodes(nodes=nodes, matching=len(rows), total=len(self.nodes))
 
 
-def report_node(snapshot: Snapshot, name: str) -> NodeDetail | None:
-    """Return the node with its labels and pods; None if the cluster has no such node."""
+def node_reporter(snapshot: Snapshot, name: str) -> Callable[[], NodeDetail] | None:
+    """Read a node, and return what reports it with its labels and pods, on any thread; None if it does not exist.
+
+    The report takes longer than the reading: tenants choose how many containers their pods have.
+    """
     row = snapshot.node_row.get(name)
     if row is None:
         return None
-    summary, features = _summarize(snapshot.nodes[row], requests_on(snapshot, row)), snapshot.features
+    node, requested, features = snapshot.nodes[row], requests_on(snapshot, row), snapshot.features
+    running = snapshot.pods_on(name)
     nominated = [pod for pod in snapshot.nominees if pod.status.nominated_node_name == name]
-    return NodeDetail(
-        **{field: getattr(summary, field) for field in summary.__struct_fields__},
-        labels=dict(snapshot.nodes[row].metadata.labels or {}),
-        running=_pods(snapshot.pods_on(name), features),
-        nominated=_pods(nominated, features),
-    )
+
+    def report() -> NodeDetail:
+        summary = _summarize(node, requested)
+        return NodeDetail(
+            **{field: getattr(summary, field) for field in summary.__struct_fields__},
+            labels=dict(node.metadata.labels or {}),
+            running=_pods(running, features),
+            nominated=_pods(nominated, features),
+        )
+
+    return report
 
 
 def requests_on(snapshot: Snapshot, row: int) -> dict[str, int]:

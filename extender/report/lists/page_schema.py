@@ -10,7 +10,7 @@ class ExplainedPod(DiagnosisStruct, frozen=True, kw_only=True):
     """A diagnosis, and its facts as sentences: the page has no words of its own."""
 
     diagnosis: Diagnosis
-    node_facts: dict[str, list[str]]
+    fact_sentences: dict[str, list[str]]
     """Node that is rejected -> what exactly rejects it."""
 
 

@@ -1,12 +1,12 @@
 """Reports about the cluster: its nodes, and why a pod is pending or where it is.
 
-Rule: a list of nodes is copied between two decisions and rendered on another thread; what evaluates pods runs on a
+Rule: what nodes have is read between two decisions and rendered on another thread; what evaluates pods runs on a
 copy of the snapshot (`SnapshotCopies`).
 """
 
+from collections.abc import Callable
 from typing import get_args
 
-import msgspec
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -14,7 +14,7 @@ from extender.errors import NotFound
 from extender.report.diagnose import diagnose, not_found
 from extender.report.facts.wording import describe_fact
 from extender.report.lists.node_schema import NodeDetail, NodeSort
-from extender.report.lists.nodes import NodeColumns, report_node
+from extender.report.lists.nodes import NodeColumns, node_reporter
 from extender.report.lists.page_schema import ExplainedPod
 from extender.report.scheduler_report import with_source
 from extender.server.admin.decision_thread import DecisionThread
@@ -22,6 +22,7 @@ from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
 from extender.server.admin.snapshot_copy import SnapshotCopies
 from extender.server.context import ServerContext, WorkInputs
 from extender.server.http.query import check_parameters, choice, number
+from extender.server.http.response import json_response
 from extender.utilities.text import suggestion
 
 MAX_LISTED_NODES = 1000
@@ -53,15 +54,15 @@ class ClusterReports:
         """Return one node with its labels and pods."""
         name = request.path_params["name"]
 
-        def read() -> tuple[NodeDetail | None, tuple[str, ...]]:
+        def read() -> tuple[Callable[[], NodeDetail] | None, tuple[str, ...]]:
             snapshot = self._server_context.snapshot()
-            return report_node(snapshot, name), snapshot.frozen_node_names
+            return node_reporter(snapshot, name), snapshot.frozen_node_names
 
-        node, names = await self._decision_thread.run(read)
-        if node is None:
+        report, names = await self._decision_thread.run(read)
+        if report is None:
             nearest = await run_in_threadpool(suggestion, name, names)
             raise NotFound(f"the cluster has no node {name!r}{nearest}")
-        return json_response(node)
+        return await run_in_threadpool(lambda: json_response(report()))
 
     async def why(self, request: Request) -> Response:
         """Explain one pod on all nodes, with the diagnosis of `extender why`; `?node=NAME` shows that node in full."""
@@ -76,12 +77,7 @@ class ClusterReports:
                 raise NotFound(not_found(snapshot, *key, scheduler).why)
             found = with_source(diagnose(snapshot, pod, scheduler, inputs.history, node), inputs.source)
             facts = {one.name: [describe_fact(fact) for fact in one.facts] for one in found.nodes if one.facts}
-            return ExplainedPod(diagnosis=found, node_facts=facts)
+            return ExplainedPod(diagnosis=found, fact_sentences=facts)
 
         with self._in_flight.track():
             return await unless_gone(request, self._copies.run(explain))
-
-
-def json_response(value: object) -> Response:
-    """Return the value as JSON."""
-    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -28,7 +28,7 @@ from extender.report.scheduler_report import changed_policies
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionList, DecisionOutcome, DecisionSort
 from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.cluster_dump import ClusterDumps
-from extender.server.admin.cluster_reports import ClusterReports, json_response
+from extender.server.admin.cluster_reports import ClusterReports
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.health import readiness
 from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
@@ -39,10 +39,12 @@ from extender.server.context import ServerContext, WorkInputs
 from extender.server.http.body import YAML_TYPE, BodiesInFlight, media_type_of, read_body
 from extender.server.http.errors import error_response
 from extender.server.http.query import check_parameters, choice, number
+from extender.server.http.response import json_response
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import VERBS, DecisionQuery, KeptDecision
 from extender.utilities.text import suggestion
 from extender.version import __version__
+from extender.whatif.simulator import SimulationProgress
 
 MAX_SIMULATIONS = 3
 """Maximum number of simulations in flight: one that runs, and two that wait with their bodies in memory."""
@@ -163,13 +165,13 @@ class DebugEndpoints:
             )
             # 3. Wait for the simulation under way, then simulate.
             with self._simulations.track():
-                is_yaml = media_type_of(request.headers) == YAML_TYPE
+                is_yaml, progress = media_type_of(request.headers) == YAML_TYPE, SimulationProgress()
 
                 def simulate(given: WorkInputs) -> Simulation | Comparison:
-                    inputs = given.cluster, given.scheduler, body, given.history, given.source, self._copies.progress
+                    inputs = given.cluster, given.scheduler, body, given.history, given.source, progress
                     return simulate_request(*inputs, is_yaml=is_yaml)
 
-                return await unless_gone(request, self._copies.run(simulate, "simulate fewer pods"))
+                return await unless_gone(request, self._copies.run(simulate, "simulate fewer pods", progress))
 
     async def show_progress(self) -> Response:
         """Return how far the simulation has come that runs now."""

@@ -19,8 +19,9 @@ from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.whatif.body import decode_body
 from extender.whatif.comparison import compare_policies
-from extender.whatif.policies import SimulatedPolicy, SimulationProgress, StepObserver, run_simulation
+from extender.whatif.policies import SimulatedPolicy, StepObserver, run_simulation
 from extender.whatif.scenario import Scenario
+from extender.whatif.simulator import SimulationProgress
 
 MAX_SIMULATED_PODS = 1000
 """Maximum number of pods of one request (with pending pods and replicas), of its workloads, and of its claims."""

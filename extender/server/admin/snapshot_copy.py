@@ -20,7 +20,7 @@ from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.admin.simulate import SIMULATION_TIMEOUT_SECONDS
 from extender.server.context import ServerContext, WorkInputs
 from extender.server.http.errors import error_body
-from extender.whatif.policies import SimulationProgress
+from extender.whatif.simulator import SimulationProgress
 
 MAX_MEMORY_BYTES = 512 << 20
 """Memory that one work may allocate, beyond the cluster cache that it shares with the service."""
@@ -38,10 +38,16 @@ class SnapshotCopies:
         self.progress = SimulationProgress()
         """Progress of the work that runs, if it is a simulation."""
 
-    async def run(self, work: Work, remedy: str = "extender why has no time limit") -> Response:
+    async def run(
+        self,
+        work: Work,
+        remedy: str = "extender why has no time limit",
+        progress: SimulationProgress | None = None,
+    ) -> Response:
         """Return the response; raises NotReady.
 
-        `remedy`: what to do if it takes too long.
+        `remedy`: what to do if it takes too long. `progress`: what the work keeps up to date, no other work's: the
+        child of a caller that left may go on until it is killed.
         """
 
         def start() -> ForkedWorker:
@@ -55,14 +61,15 @@ class SnapshotCopies:
             return replace(inputs, cluster=inputs.snapshot().frozen())
 
         async with self._running:
+            self.progress = progress or self.progress
             try:
                 if fork_worker.IS_FORK_SUPPORTED:
                     worker = await self._decision_thread.run(start, ForkedWorker.abandon)
                     answer = await worker.result(SIMULATION_TIMEOUT_SECONDS, remedy)
                 else:
                     answer = await run_in_threadpool(_answer, work, await self._decision_thread.run(frozen_inputs))
-            finally:  # a child that was killed has not
-                self.progress.end()
+            finally:
+                self.progress = SimulationProgress()
         return Response(answer[3:], int(answer[:3]), media_type="application/json")
 
 

@@ -6,6 +6,8 @@ Rule: an ASGI application sends it with `send`; `server.http.protocol` writes `h
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+from starlette import responses
 from starlette.types import Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
@@ -46,3 +48,8 @@ class Response(NamedTuple):
 
     async def send_head(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status, "headers": self.raw_headers})
+
+
+def json_response(value: object) -> responses.Response:
+    """Return the response of a FastAPI route with the value as JSON."""
+    return responses.Response(msgspec.json.encode(value), media_type="application/json")

@@ -4,7 +4,7 @@ import { add, el, name } from "./dom.js";
 import { filterChain } from "./filter-chain.js";
 import { nodeDetail } from "./node.js";
 import { slices } from "./slices.js";
-import { amounts, commonest, joined, MAX_FACTS, outcomeOf, together } from "./words.js";
+import { amounts, commonFacts, outcomeOf, together } from "./words.js";
 
 const ORDER = ["rejected", "rejectedByPolicy", "insufficientAfterPreemption", "noVictims", "fits", "notEvaluated", "vetoed", "chosen", "accepted", "failed", "unresolvable"];
 
@@ -74,7 +74,7 @@ function createGroup(about, group, canOpen) {
     add(details, filterChain(about.decision, group.nodes[0]), list, more.line);
   }
 
-  const aside = (node) => (node.because ? el("span", { class: "muted" }, ": ", name(node.because.join("; "))) : node.free ? el("span", { class: "muted" }, ` free: ${amounts(node.free)}`) : null);
+  const aside = (node) => (node.factSentences ? el("span", { class: "muted" }, ": ", name(node.factSentences.join("; "))) : node.free ? el("span", { class: "muted" }, ` free: ${amounts(node.free)}`) : null);
 
   function itemOf(node) {
     if (!canOpen(node)) {
@@ -112,7 +112,7 @@ function createGroup(about, group, canOpen) {
           el("span", { class: "group-count" }, group.nodes.length.toLocaleString("en")),
           el("span", { class: "share", "aria-hidden": "true" }, shareBar(group.nodes.length / all)),
           el("span", { class: "group-text" }, el("strong", {}, label), meaning ? `: ${meaning}` : null,
-            group.reason ? el("span", { class: "group-why" }, group.reason, mostFree(about.decision, group.nodes) ?? commonFacts(group.nodes)) : null)));
+            group.reason ? el("span", { class: "group-why" }, group.reason, mostFree(about.decision, group.nodes) ?? sharedFacts(group.nodes)) : null)));
       return details;
     },
     reveal(wanted) {
@@ -145,10 +145,10 @@ function mostFree({ incoming = {} }, nodes) {
 }
 
 /** The facts that nodes share, such as a taint; of very many nodes only some have facts. */
-function commonFacts(nodes) {
-  const known = nodes.filter((node) => node.because);
-  const shared = commonest(known.flatMap((node) => node.because), known.length);
-  return shared.length ? [" (", joined(shared.map((one) => name(one)), MAX_FACTS), known.length < nodes.length ? `; ${known.length} of ${nodes.length} looked at` : null, ")"] : null;
+function sharedFacts(nodes) {
+  const known = nodes.filter((node) => node.factSentences);
+  const lookedAt = known.length < nodes.length ? `; ${known.length} of ${nodes.length} looked at` : "";
+  return known.length ? [" (", name(commonFacts(known.map((node) => node.factSentences)) + lookedAt), ")"] : null;
 }
 
 function shareBar(share) {

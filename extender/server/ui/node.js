@@ -45,7 +45,7 @@ function facts(decision, node) {
       node.sent === false ? " kube-scheduler did not send this candidate; the policies consider all nodes." : ""),
     fact("Why", node.why !== (node.emptied?.reasons ?? []).join(", ") ? node.why : null),
     fact("Without evictions", filterChain(decision, node)),
-    fact("Because", node.because ? el("ul", { class: "plain" }, node.because.map((one) => el("li", {}, name(one)))) : null),
+    fact("Because", node.factSentences ? el("ul", { class: "plain" }, node.factSentences.map((one) => el("li", {}, name(one)))) : null),
     fact("With all potential victims evicted", emptied),
     fact("Victims", node.chosenBy ? `selected by: ${node.chosenBy}` : null),
     fact("PDB violations", node.violations ? `${count(node.violations, "victim")} more than disruption budgets allow` : null));

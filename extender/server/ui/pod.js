@@ -5,7 +5,7 @@ import { add, alert, byId, el, fact, name, prose, replace } from "./dom.js";
 import { nodeTables } from "./node.js";
 import { toNodes, toPending, toPod } from "./route.js";
 import { slices } from "./slices.js";
-import { amounts, commonest, describeSource, joined, judgedBy, MAX_FACTS, outcomeOf } from "./words.js";
+import { amounts, commonFacts, describeSource, joined, judgedBy, outcomeOf } from "./words.js";
 
 const NAMES = 100;
 const GROUPS = 25;
@@ -99,16 +99,16 @@ function grouped(nodes) {
 const reasonOf = (node) => (node.code === "Success" ? "" : `${node.plugin ? `${node.plugin}: ` : ""}${node.reasons.join(", ")}`);
 
 function createGroup({ outcome, reason, nodes }, explained) {
-  const { diagnosis, nodeFacts } = explained;
+  const { diagnosis, factSentences } = explained;
   const { label } = outcomeOf(outcome);
-  const behind = commonest(nodes.flatMap((node) => nodeFacts[node.name] ?? []), nodes.length);
+  const behind = commonFacts(nodes.map((node) => factSentences[node.name] ?? []));
   const items = new Map(); // name -> what opens it
   const element = el("details", { class: `group outcome-of-${outcome}`, "data-outcome": outcome, ontoggle: () => element.open && fill() },
     el("summary", {},
       el("span", { class: "group-count" }, nodes.length.toLocaleString("en")),
       el("span", { class: "muted of-all" }, `of ${diagnosis.nodes.length.toLocaleString("en")}`),
       el("span", { class: "group-text" }, el("strong", {}, label), reason ? el("span", { class: "group-why" }, reason) : null,
-        behind.length ? el("span", { class: "group-why" }, joined(behind.map((one) => name(one)), MAX_FACTS)) : null)));
+        behind ? el("span", { class: "group-why" }, name(behind)) : null)));
   let more = null;
 
   function fill() {
@@ -159,8 +159,8 @@ function nodeItem(node, explained, items) {
 }
 
 /** The sentences about a node: reasons, what is behind them where the report has it, scores, victims. */
-function facts(node, { nodeFacts }) {
-  const sentences = nodeFacts[node.name] ?? [];
+function facts(node, { factSentences }) {
+  const sentences = factSentences[node.name] ?? [];
   const victims = node.preemption?.victims ?? [];
   const status = node.preemption?.status;
   return el("dl", { class: "facts" },
@@ -173,13 +173,13 @@ function facts(node, { nodeFacts }) {
 }
 
 /** What the table of nodes says about a pod on one node. */
-export function nodeVerdict(wanted, { diagnosis, nodeFacts }) {
+export function nodeVerdict(wanted, { diagnosis, factSentences }) {
   const node = diagnosis.nodes.find((one) => one.name === wanted);
   if (!node) return el("span", { class: "muted" }, "not evaluated");
   const outcome = outcomeFor(node);
   const { label } = outcomeOf(outcome);
   const victims = node.preemption?.victims ?? [];
-  const why = nodeFacts[wanted]?.join("; ");
+  const why = factSentences[wanted]?.join("; ");
   return [
     el("a", { href: toPod(diagnosis.pod, node.name), class: `verdict-${outcome}` }, label),
     node.code === "Success" ? (node.scores ? el("span", { class: "group-why" }, `score ${node.scores.total.toLocaleString("en")}, rank ${node.scores.rank}`) : null)

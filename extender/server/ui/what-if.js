@@ -14,9 +14,12 @@ import { count } from "./words.js";
 const CONFIGURED = "configured"; // the service's name of the policies in effect
 const LIMIT_SECONDS = 60; // of a simulation, as the service has it
 
-/** Say how many pods were tried; with others in flight, it is not known which of them runs. */
-const podsTried = ({ inFlight, tried, pods }) => (inFlight > 1 ? `${inFlight} simulations are under way, one after another; of the first ` : "")
-  + (pods ? `${tried.toLocaleString("en")} of ${count(pods, "pod")} tried, ` : tried ? `${count(tried, "pod")} tried, ` : "");
+/** Say how many pods were tried and how long it takes; with others in flight, it is not known which of them runs. */
+function progressOf({ inFlight = 1, tried = 0, pods = 0 }, seconds) {
+  const own = pods ? `${tried.toLocaleString("en")} of ${count(pods, "pod")} tried, ` : tried ? `${count(tried, "pod")} tried, ` : "";
+  if (inFlight <= 1) return `simulating … ${own}${seconds} s of at most ${LIMIT_SECONDS} s`; // the limit begins with its turn
+  return `simulating … ${inFlight} simulations are under way, one after another; ${own ? `of the first ${own}` : ""}${seconds} s`;
+}
 
 export function createWhatIf() {
   const view = byId("view-what-if");
@@ -112,11 +115,11 @@ export function createWhatIf() {
     }
     const own = (running = new AbortController());
     const begun = performance.now();
-    let pods = "";
-    const tell = () => (progress.textContent = `simulating … ${pods}${Math.round((performance.now() - begun) / 1000)} s of at most ${LIMIT_SECONDS} s`);
+    let latest = {};
+    const tell = () => (progress.textContent = progressOf(latest, Math.round((performance.now() - begun) / 1000)));
     const ticking = setInterval(() => {
       tell();
-      api.simulations(own.signal).then((answer) => ((pods = podsTried(answer)), tell()), () => (pods = ""));
+      api.simulations(own.signal).then((answer) => ((latest = answer), tell()), () => (latest = {}));
     }, 1000);
     tell();
     button.disabled = true;

@@ -25,7 +25,7 @@ export const cycleOutcome = (outcome) => wording.cycleOutcomes[outcome] ?? outco
 export const evictionCause = (cause) => wording.evictionCauses[cause] ?? cause;
 export const claimAllocation = (allocation) => wording.claimAllocations[allocation] ?? allocation;
 
-/** Where the cluster of an answer comes from, such as `context prod (https://api.example:6443)`. */
+/** Where the cluster of an answer comes from, such as `context prod` with the address of its API server. */
 export function describeSource({ kind, context = "", server = "", files = [] }) {
   const values = { context, server, files: files.map((one) => (one.modified ? `${one.path}, written ${one.modified}` : one.path)).join(", ") };
   return wording.sources[kind === "live" && !context ? "inCluster" : kind].replace(/\{(\w+)\}/g, (_, key) => values[key]);
@@ -51,18 +51,20 @@ export const joined = (parts, limit) => [
   parts.length > limit ? ` and ${parts.length - limit} more` : null,
 ];
 
-export const MAX_FACTS = 2; // of a group of nodes
+const MAX_FACTS = 2; // of a group of nodes
 
-/** Sentences about the nodes of a group, the commonest first, with the number of nodes if they do not hold for all. */
-export function commonest(sentences, nodes) {
-  const counts = [...Map.groupBy(sentences, (one) => one)].map(([sentence, several]) => [sentence, several.length]);
-  return counts.sort((one, other) => other[1] - one[1]).map(([sentence, number]) => (number < nodes ? `${sentence} on ${number}` : sentence));
+/** Join the commonest facts of nodes, each node with its sentences; the second only if it is about half of them or more.
+ * With the number of nodes where not all have it, as `in_brackets` of extender/report/facts/wording.py does. */
+export function commonFacts(nodes) {
+  const counts = [...Map.groupBy(nodes.flatMap((sentences) => [...new Set(sentences)]), (one) => one)].map(([sentence, several]) => [sentence, several.length]);
+  const shown = counts.sort((one, other) => other[1] - one[1]).slice(0, MAX_FACTS).filter(([, number], place) => !place || 2 * number >= nodes.length);
+  return shown.map(([sentence, number]) => (number < nodes.length ? `${sentence} on ${number}` : sentence)).join("; ");
 }
 
 export const milliseconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value).toLocaleString("en")} ms`;
 
 const UNITS = [[40, "Ti"], [30, "Gi"], [20, "Mi"], [10, "Ki"], [0, ""]];
-const isBytes = (resource) => /^(memory|ephemeral-storage|hugepages-.*)$/.test(resource);
+const isBytes = (resource) => /^(memory|ephemeral-storage|storage|hugepages-.*)$/.test(resource);
 
 /** Format an amount as manifests write it: 250m, 3, 4Gi; bytes have at most one decimal. */
 export function amount(resource, value) {

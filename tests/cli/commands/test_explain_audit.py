@@ -478,6 +478,21 @@ def test_records_that_a_container_runtime_split_are_joined_also_between_lines_of
     assert (report["otherLines"], report.get("brokenLines", 0)) == (3, 0)
 
 
+@pytest.mark.parametrize(
+    "names", [("0.log.20260301-120000.gz", "0.log.20260301-130000", "0.log"), ("a.log.10", "a.log.9", "a.log")]
+)
+@pytest.mark.parametrize("write", [cri, docker], ids=["containerd", "json-file"])
+def test_a_record_that_was_split_by_a_rotation_is_joined(log, tmp_path, write, names):
+    parts = [line for one in (WHOLE[0], record(1, **LONG), *WHOLE[2:]) for line in write(lines(one)[:-1])]
+    first, second, third = parts[:3], parts[3:5], parts[5:]
+    log(gzip.compress(b"".join(first)) if names[0].endswith(".gz") else b"".join(first), name=names[0])
+    log(*second, name=names[1])
+    log(*third, name=names[2])
+    report = read("--from", str(tmp_path))
+    assert ids(report) == ["preempt-1", "preempt-2", "preempt-3"]
+    assert (report["files"], report.get("brokenLines", 0)) == (3, 0)
+
+
 @pytest.mark.parametrize("write", [cri, docker], ids=["containerd", "json-file"])
 def test_a_record_whose_last_part_is_missing_is_broken_where_it_begins(log, write):
     options = log(*write(lines(record(1))[:-1]), *write(lines(record(2, **LONG))[:-1])[:-1])

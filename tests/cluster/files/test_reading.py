@@ -68,6 +68,15 @@ def test_the_newest_version_counts_in_whatever_order_it_is_read(tmp_path):
     assert [one.spec.node_name for one in load_cluster(tmp_path).pods] == ["n1"]
 
 
+def test_when_files_were_written_is_asked_only_to_read_them(tmp_path):
+    """A folder is looked for changes every other second."""
+    write(tmp_path / "1.json", NODE)
+    found = reading.find_files([tmp_path])
+    assert found.sources == []
+    (source,) = found.read().sources
+    assert (source.path, bool(source.modified)) == (str(tmp_path), True)
+
+
 @pytest.mark.parametrize("uid", ["another", ""])
 def test_another_object_of_the_same_name_is_refused(tmp_path, uid):
     write(tmp_path / "1.json", NODE)

@@ -301,6 +301,26 @@ def test_a_group_and_its_nodes_say_what_exactly_rejects_them(tabs):
     expect(group.locator(".names li").first).to_contain_text(re.compile(r"^\S+: \S+:NoSchedule$"))
 
 
+A, B = {"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("taints", "said"),
+    [
+        ([[A], [A], [B], [B]], "(a:NoSchedule on 2; b:NoSchedule on 2)"),
+        ([[A, B]] * 4, "(a:NoSchedule; b:NoSchedule)"),
+        ([[A], [A], [A], [B]], "(a:NoSchedule on 3)"),
+    ],
+)
+def test_the_facts_of_a_group_are_those_of_the_sentence(tabs, taints, said):
+    nodes = [node(f"n{place}", taints=some) for place, some in enumerate(taints)]
+    with serving(load_cluster(cluster(dict.fromkeys(nodes, ())))) as tabs.served:
+        tabs.served.ask("filter", {"Pod": incoming(), "NodeNames": [f"n{place}" for place in range(len(nodes))]})
+        page = tabs.open("#/decisions/filter-1")
+        expect(page.get_by_role("heading", level=1)).to_contain_text(said)
+        expect(page.locator("#statuses .group-why")).to_contain_text(said)
+
+
 def test_heading_and_detail_of_a_node_never_disagree_on_evictions(tabs):
     """A status Unschedulable says that they may help; whether they do is said once, by the outcome."""
     tabs.served.ask("filter", requests.nodes(requests.pod("large", cpu="7")))

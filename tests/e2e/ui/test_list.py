@@ -208,7 +208,9 @@ def test_an_unreachable_service_shows_an_error_and_keeps_the_list(tabs):
 def test_the_top_says_that_the_service_is_ready_and_more_on_demand(tabs):
     page = tabs.open("#/decisions")
     top = page.locator("#status")
-    expect(top.locator("summary")).to_have_text("✓ ready: 12 nodes, 44 running pods, 4 budgets")
+    expect(top.locator("summary")).to_have_text(
+        "✓ ready: the example cluster that ships with the package: 12 nodes, 44 running pods, 4 budgets"
+    )
     top.locator("summary").click()
     expect(top).to_contain_text("version=1")
     expect(top).to_contain_text("disruptionBudgets: Strict")

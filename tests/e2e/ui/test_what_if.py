@@ -217,15 +217,16 @@ def test_a_simulation_shows_its_progress_and_can_be_cancelled(tabs):
     expect(page.locator("#progress")).to_be_hidden()
 
 
+WAITING = "2 simulations are under way, one after another; "
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ({"inFlight": 1, "tried": 40, "pods": 1000}, "simulating … 40 of 1,000 pods tried, "),
-        ({"inFlight": 1, "tried": 7, "pods": 0}, "simulating … 7 pods tried, "),
-        (
-            {"inFlight": 2, "tried": 40, "pods": 100},
-            "simulating … 2 simulations are under way, one after another; of the first 40 of 100 pods tried, ",
-        ),
+        ({"inFlight": 1, "tried": 40, "pods": 1000}, r"40 of 1,000 pods tried, \d s of at most 60 s"),
+        ({"inFlight": 1, "tried": 7, "pods": 0}, r"7 pods tried, \d s of at most 60 s"),
+        ({"inFlight": 2, "tried": 40, "pods": 100}, WAITING + r"of the first 40 of 100 pods tried, \d s"),
+        ({"inFlight": 2, "tried": 0, "pods": 0}, WAITING + r"\d s"),
     ],
 )
 def test_a_simulation_shows_how_many_pods_were_tried(tabs, answer, words):
@@ -233,7 +234,7 @@ def test_a_simulation_shows_how_many_pods_were_tried(tabs, answer, words):
     page.route("**/simulate", lambda route: route.fulfill(json=answer) if route.request.method == "GET" else None)
     fill(page, requests.pod("new"))
     simulate(page)
-    expect(page.locator("#progress")).to_contain_text(words)
+    expect(page.locator("#progress")).to_have_text(re.compile(f"^simulating … {words}$"))
     page.get_by_role("button", name="Cancel").click()
 
 

@@ -1,9 +1,13 @@
 """Facts of decisions: what /decisions says of rejected nodes, and that it is what `extender why` says of them."""
 
+import io
 from typing import Any
 
+import msgspec
 import pytest
+from rich.console import Console
 
+from extender.cli.output.decision_report import render_other_nodes
 from extender.core import engine
 from extender.core.profile import KubeScheduler, Profile
 from extender.core.record import RecordedPod, record_filter, record_preempt
@@ -82,8 +86,8 @@ def test_a_decision_says_what_why_says(nodes, waiting):
     asked = diagnose(snapshot, typed(waiting), KubeScheduler((Profile(),)))
     assert asked.why.startswith(f"{found.sentence}; ")
     assert {one.name: one.facts for one in found.nodes} == {one.name: one.facts for one in asked.nodes}
-    assert all(one.because == [*map(describe_fact, one.facts)] for one in found.nodes)
-    assert any(one.because for one in found.nodes)
+    assert all(one.fact_sentences == [*map(describe_fact, one.facts)] for one in found.nodes)
+    assert any(one.fact_sentences for one in found.nodes)
 
 
 def test_nodes_that_take_the_pod_have_no_facts_and_count_as_fitting():
@@ -92,8 +96,28 @@ def test_nodes_that_take_the_pod_have_no_facts_and_count_as_fitting():
     assert found.sentence == (
         "default/incoming fits on 1 of 2 nodes: 1 with a taint that it does not tolerate (gpu=yes:NoSchedule)"
     )
-    assert {one.name: one.because for one in found.nodes} == {"tainted": ["gpu=yes:NoSchedule"], "fits": []}
+    assert {one.name: one.fact_sentences for one in found.nodes} == {"tainted": ["gpu=yes:NoSchedule"], "fits": []}
     assert decided_by(of_nodes(node("fits")), incoming(), ["fits"]).sentence == "default/incoming fits on fits"
+
+
+A, B = {"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("taints", "said"),
+    [
+        ([[A], [A], [B], [B]], "(a:NoSchedule on 2; b:NoSchedule on 2)"),
+        ([[A, B]] * 4, "(a:NoSchedule; b:NoSchedule)"),
+        ([[A], [A], [A], [B]], "(a:NoSchedule on 3)"),
+    ],
+)
+def test_the_table_of_the_terminal_has_the_facts_of_the_sentence(taints, said):
+    nodes = [node(f"n{place}", taints=some) for place, some in enumerate(taints)]
+    found = decided_by(of_nodes(*nodes), incoming(), [f"n{place}" for place in range(len(nodes))])
+    assert found.sentence.endswith(said)
+    printed, received = io.StringIO(), msgspec.json.decode(msgspec.json.encode(found), type=DecisionReport)
+    Console(width=300, file=printed).print(*render_other_nodes(received, show_all=False))
+    assert said in printed.getvalue()
 
 
 def test_of_many_nodes_some_are_looked_at_and_the_sentence_says_how_many():
@@ -197,7 +221,8 @@ def test_sent_nodes_that_no_eviction_helps_have_facts():
     }
     record, waits = record_preempt(decision, sent), RecordedPod.of(wanted)
     kept = KeptDecision("preempt-1", 0, 1.0, waits, Profile(), "answered", "", record, facts=facts)
-    assert {one.name: one.because for one in kept.decision().nodes} == {"full": [], "tainted": ["gpu=yes:NoSchedule"]}
+    sentences = {one.name: one.fact_sentences for one in kept.decision().nodes}
+    assert sentences == {"full": [], "tainted": ["gpu=yes:NoSchedule"]}
     assert kept.size > KeptDecision("preempt-1", 0, 1.0, waits, Profile(), "answered", "", record).size
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.requests import incoming_requests
+from extender.report.lists import nodes
 from extender.report.schema import SourceReport
 from extender.server.admin import cluster_reports, fork_worker, routes
 from extender.server.app import create_app
@@ -134,6 +136,19 @@ async def test_a_cluster_that_is_not_there_yet_is_named_as_the_reason(path):
     assert (answer.status_code, error_of(answer)) == (503, "the cache has not synced yet")
 
 
+async def test_the_pods_of_a_node_are_rendered_on_another_thread_than_the_one_that_decides(people, monkeypatch):
+    threads = []
+
+    def watched(*given):
+        threads.append(threading.get_ident())
+        return incoming_requests(*given)
+
+    monkeypatch.setattr(nodes, "incoming_requests", watched)
+    await get(people, "/nodes/n1")
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
+
+
 @pytest.mark.parametrize("path", ["/nodes/n11", "/decisions/filter-1?node=n11"])
 async def test_similar_names_are_looked_for_on_another_thread_than_the_one_that_decides(monkeypatch, path):
     cache, threads = ClusterCache(), []
@@ -161,7 +176,7 @@ async def test_a_pod_is_explained_on_all_nodes_with_the_sentences_of_its_facts(p
     answer = await get(people, "/why/default/huge")
     found = answer["diagnosis"]
     assert (found["verdict"], [one["name"] for one in found["nodes"]]) == ("DoesNotFit", ["n1", "n2", "n3"])
-    assert answer["nodeFacts"]["n2"] == ["dedicated=gpu:NoSchedule", "plain:NoExecute"]
+    assert answer["factSentences"]["n2"] == ["dedicated=gpu:NoSchedule", "plain:NoExecute"]
 
 
 async def test_a_node_of_it_is_shown_in_full(people):

@@ -49,7 +49,7 @@ async def test_the_first_request_does_not_wait_and_a_later_one_has_the_report():
         "default/large": "DoesNotFit",
         "default/small": "Fits",
     }
-    assert found["report"]["source"] == {"kind": "objects"}
+    assert found["report"]["source"] == {"kind": "objects", "namespace": "default"}
     assert found["time"].endswith("Z")
     assert 0 <= found["ageSeconds"] < 30
 

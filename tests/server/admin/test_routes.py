@@ -17,6 +17,7 @@ from extender.server import run
 from extender.server.admin import fork_worker, routes
 from extender.server.app import create_app
 from extender.whatif.scenario import Scenario
+from extender.whatif.simulator import SimulationProgress
 from tests.builders import stored_cluster, typed
 from tests.server.conftest import (
     CLUSTER,
@@ -305,7 +306,13 @@ async def test_the_progress_of_a_simulation_can_be_read_until_it_is_killed(both,
         progress.begin(Scenario([], pending=True, drain=["worker-1"]), cluster, 1)
         signal.pause()
 
+    def made():
+        known.append(SimulationProgress())
+        return known[-1]
+
+    known: list[SimulationProgress] = []
     monkeypatch.setattr(routes, "simulate_request", stuck)
+    monkeypatch.setattr(routes, "SimulationProgress", made)
     assert await both.get("/simulate") == {"inFlight": 0, "tried": 0, "pods": 0}
     asking = asyncio.ensure_future(both.people.post("/simulate", content=b"{}", headers=JSON))
     waiting = asyncio.ensure_future(both.people.post("/simulate", content=b"{}", headers=JSON))
@@ -318,6 +325,9 @@ async def test_the_progress_of_a_simulation_can_be_read_until_it_is_killed(both,
     assert await both.get("/simulate") == {"inFlight": 1, "tried": 0, "pods": 1}, "the other one still runs"
     asking.cancel()
     await asyncio.wait([asking])
+    for one in known:  # a child that is not dead yet
+        one.begin(Scenario([], drain=["worker-1"]), both.server_context.snapshot(), 1)
+        assert one.pods
     assert await both.get("/simulate") == {"inFlight": 0, "tried": 0, "pods": 0}
 
 

@@ -304,7 +304,7 @@ def test_a_filter_that_rejects_nodes_is_kept_with_facts_of_the_cluster_as_it_was
     (one,) = running.decisions.newest_first()
     running.cache.replace(ClusterObjects())
     found = one.decision()
-    assert found.nodes[0].because == ["requests 4 cpu, 3 of 4 free; most free in the cluster: 4 on worker-3"]
+    assert found.nodes[0].fact_sentences == ["requests 4 cpu, 3 of 4 free; most free in the cluster: 4 on worker-3"]
     assert found.sentence == (
         "shop/urgent does not fit on worker-1: Insufficient cpu (requests 4 cpu, 3 of 4 free on worker-1)"
     )
