@@ -49,6 +49,7 @@ NAMED = {
         owned("nightly-28500000-xyz", "Job", "nightly-28500000"),
         owned("db-0", "StatefulSet", "db"),
         pod("cart-9", namespace="shop"),
+        pod("checkout", namespace="production-payments"),
     ]
 }
 
@@ -69,6 +70,11 @@ NAMED = {
         ("default", "web-5d", " (did you mean default/web-5d9f-abcde?)", ["default/web-5d9f-abcde"]),
         ("shap", "cart-9x", " (did you mean shop/cart-9?)", ["shop/cart-9"]),
         ("default", "unlike-any", "", []),
+        ("default", "Web-5d9f-ABCDE", " (did you mean default/web-5d9f-abcde?)", ["default/web-5d9f-abcde"]),
+        ("Shop", "Cart-8", " (did you mean shop/cart-9?)", ["shop/cart-9"]),
+        ("shop", "Cart-9", " (did you mean shop/cart-9?)", ["shop/cart-9"]),
+        ("production-payments", "redis-0", "", []),
+        ("production-payment", "redis-0", "", []),
     ],
 )
 def test_a_name_that_is_not_there_gets_those_that_may_be_meant(namespace, name, why, suggested):

@@ -131,10 +131,11 @@ def _suggest_subjects(source: DecisionSource, subject: str) -> tuple[str, str]:
     if not summaries:
         return "none are retained: has kube-scheduler called the service since it started?", ""
     names = {name for one in summaries for name in (one.pod, *one.victims)}
-    by_short_name = {name.rpartition("/")[2]: name for name in sorted(names)}
-    close = similar_names(subject, names, 3) or [
-        by_short_name[name] for name in similar_names(subject.rpartition("/")[2], by_short_name, 3)
-    ]
+    # Names alone are compared: with their namespace, pods would be similar for its sake. The subject's comes first.
+    namespace, _, short = subject.lower().rpartition("/")
+    ordered = sorted(names, key=lambda name: (name.startswith(f"{namespace}/"), name))
+    by_short_name = {name.rpartition("/")[2]: name for name in ordered}
+    close = [by_short_name[name] for name in similar_names(short, by_short_name, 3)]
     return "run extender explain to list the retained decisions", did_you_mean(close)
 
 

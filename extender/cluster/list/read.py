@@ -94,7 +94,8 @@ def _without_garbage_collection() -> Iterator[None]:
     """Keep the garbage collector from visiting a million new objects, now and later."""
     if gc.get_freeze_count():  # objects of an earlier read, which `extender why --wait` repeats
         gc.unfreeze()
-        gc.collect()
+        # In another thread: CPython drops the KeyboardInterrupt of a Ctrl-C that arrives while a finalizer runs.
+        start_daemon_thread(gc.collect).result()
     with without_collections():
         yield
         gc.freeze()

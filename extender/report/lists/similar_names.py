@@ -19,7 +19,11 @@ _CRON_JOB_DIGITS = 8
 def suggest_pods(pods: Iterable[Pod], namespace: str, name: str) -> tuple[str, list[str]]:
     """Return the end of a sentence and the keys of the pods that may be meant by `namespace`/`name`."""
     pods = sorted(pods, key=lambda pod: (bool(pod.spec.node_name), pod.key))
-    if elsewhere := [pod.key for pod in pods if pod.metadata.name == name]:
+    name, names_in = name.lower(), dict[str, list[str]]()
+    for pod in pods:
+        names_in.setdefault(pod.metadata.namespace, []).append(pod.metadata.name)
+    elsewhere = [pod.key for pod in pods if pod.metadata.name == name]
+    if elsewhere and name not in names_in.get(namespace, ()):  # there, only the case differs
         return IN_OTHER_NAMESPACES.format(names=join_names(elsewhere, MAX_SUGGESTED)), elsewhere
     of_workload: dict[tuple[str, str], list[str]] = {}
     for pod in pods:
@@ -30,11 +34,13 @@ def suggest_pods(pods: Iterable[Pod], namespace: str, name: str) -> tuple[str, l
         (owner_namespace, kind), keys = min(of_workload.items(), key=lambda item: (item[0][0] != namespace, item[0]))
         names = join_names(keys, MAX_SUGGESTED)
         return PODS_OF_WORKLOAD.format(workload=f"{kind} {owner_namespace}/{name}", names=names), keys
-    own = [pod.metadata.name for pod in pods if pod.metadata.namespace == namespace]
-    longer = [one for one in own if one.startswith(name)]
-    near = [f"{namespace}/{one}" for one in longer or similar_names(name, own, MAX_SUGGESTED)]
-    near = near or similar_names(f"{namespace}/{name}", [pod.key for pod in pods], MAX_SUGGESTED, 0.7)
-    return did_you_mean(near[:MAX_SUGGESTED]), near
+    # The namespace may be misspelt, too; it is compared on its own, or pods would be similar for its sake alone.
+    for own in namespace, *similar_names(namespace.lower(), names_in.keys() - {namespace}, MAX_SUGGESTED):
+        names = names_in.get(own, [])
+        longer = [one for one in names if one.startswith(name)]
+        if near := [f"{own}/{one}" for one in longer or similar_names(name, names, MAX_SUGGESTED)]:
+            return did_you_mean(near[:MAX_SUGGESTED]), near
+    return "", []
 
 
 def _workloads(pod: Pod) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """A live cluster read once for one pod: what is asked for, what comes of it, and what may go wrong."""
 
 import gc
+import signal
 import threading
 
 import pytest
@@ -168,6 +169,21 @@ def test_the_cycle_collector_is_as_before(shop):
         read(shop)
     assert gc.isenabled()
     gc.unfreeze()
+
+
+def test_an_interrupt_while_a_finalizer_runs_ends_the_next_read(shop):
+    class Interrupted:
+        def __init__(self):
+            self.cycle = self
+
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    read(shop)
+    Interrupted()  # as a connection that an earlier read left
+    gc.freeze()
+    with pytest.raises(KeyboardInterrupt):
+        read(shop)
 
 
 # --- what may not be read ---------------------------------------------------------------------------------------------
