@@ -158,7 +158,7 @@ def _part_of(line: bytes) -> tuple[str, bytes, bool] | None:
     """Return (stream, text, whether the line ends here) of a line in a container runtime's file; None for any other."""
     if found := _CRI_PART.match(line):
         is_last = found[2] == b"F"
-        return found[1].decode(), line[found.end() :] if is_last else line[found.end() :].rstrip(b"\n"), is_last
+        return found[1].decode(), line[found.end() :] if is_last else line[found.end() :].rstrip(b"\r\n"), is_last
     if line.startswith(b'{"log":'):
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
             part = msgspec.json.decode(line, type=_DockerPart)
@@ -319,7 +319,9 @@ class _AuditReader:
         if _RECORD.search(line) is None:
             if _ESCAPED in line:
                 raise ValueError("a record within a JSON string: take it out, as with jq -r .message FILE")
-            if line.startswith(b"{"):
+            begin = line[: len(_BEGIN)].rstrip()
+            is_begin = len(begin) > 1 and _BEGIN.startswith(begin)
+            if is_begin or (b'"process":' in line and b'"sequence":' in line):  # as of a record that was cut off
                 msgspec.json.decode(line, type=msgspec.Raw)
             return False
         record = msgspec.json.decode(line, type=schema.AuditRecord)
