@@ -140,14 +140,20 @@ def with_history(found: Diagnosis, history: PodHistory | None) -> Diagnosis:
     by = None if history is None else history.preempted
     is_gone = found.state in ("NotFound", "Terminating")
     why = evicted_sentence(found.pod, by) if by is not None and is_gone else found.why
-    waits = history is not None and found.state == "Pending" and found.verdict == "Fits"
+    was_tried = history is not None and history.failed_scheduling is not None
+    waits = was_tried and found.state == "Pending" and found.verdict == "Fits"
     return replace(found, history=history, why=why, hint=found.hint or (RETRY if waits else None))
 
 
-def retry_hint(pod: Pod) -> str:
-    """Return what a pending pod that fits waits for, and what kube-scheduler said of it before."""
-    said = [one.message for one in pod.status.conditions or () if one.type == "PodScheduled" and one.message]
-    return LAST_TRY.format(retry=RETRY, message=said[0]) if said else RETRY
+def retry_hint(pod: Pod) -> str | None:
+    """Return what a pending pod that fits waits for, and what kube-scheduler said of it before.
+
+    None without the condition: the pod is a manifest, or kube-scheduler has not tried it yet.
+    """
+    tried = [one for one in pod.status.conditions or () if one.type == "PodScheduled" and one.status == "False"]
+    if not tried:
+        return None
+    return LAST_TRY.format(retry=RETRY, message=tried[0].message) if tried[0].message else RETRY
 
 
 def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
@@ -356,9 +362,7 @@ def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, schedu
         extenders = [one for verb in ("preempt", "filter") for one in evaluation.extenders(verb)]
         if asked := [one for one in extenders if one in cycle.not_evaluated]:
             why += f"; that is also up to {join_names(asked, MAX_LISTED)}, not evaluated here"
-    # Without this condition, the pod is a manifest, or kube-scheduler has not tried it yet.
-    was_tried = any(one.type == "PodScheduled" and one.status == "False" for one in cycle.pod.status.conditions or ())
-    hint = retry_hint(cycle.pod) if was_tried and cycle.outcome == "Scheduled" else found.hint
+    hint = retry_hint(cycle.pod) if cycle.outcome == "Scheduled" else found.hint
     if cycle.post_filter is not None and cycle.post_filter.reasons == [CYCLE_STATE_NOT_FOUND]:
         hint = STATE_NOT_FOUND
     return replace(

@@ -251,6 +251,7 @@ PENDING_CAUSES = {
     "NotOurs": 'for another scheduler: "{scheduler}"',
     "Terminating": "being deleted",
     "Nodes": "nodes {phrase}",
+    "NotTriedYet": "fits, and has not been tried yet",
     "Fits": "fits, and waits to be tried again",
     "Nominated": "fits on its nominated node, and waits to be tried again",
     "Waits": "nominated to a node, and waits until the pods evicted for it are gone",

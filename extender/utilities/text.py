@@ -104,9 +104,10 @@ def format_together(resource: str, values: Sequence[int]) -> list[str]:
     smallest, shown = min((abs(value) for value in values if value), default=0), list[str]()
     for power, unit in (*_BINARY_UNITS, (0, "")):
         # Halves away from zero, as JavaScript's toFixed on the page does; Python would round them to even.
-        hundredths = [(abs(value) * 200 + (1 << power)) // (2 << power) * (-1 if value < 0 else 1) for value in values]
-        amounts = [f"{one / 100:.2f}".rstrip("0").rstrip(".") for one in hundredths]
-        shown = [f"{one}{unit if value else ''}" for one, value in zip(amounts, values, strict=True)]
+        hundredths = [(abs(value) * 200 + (1 << power)) // (2 << power) for value in values]
+        amounts = [f"{one // 100}.{one % 100:02}".rstrip("0").rstrip(".") for one in hundredths]
+        signs = ["-" if value < 0 < one else "" for one, value in zip(hundredths, values, strict=True)]
+        shown = [f"{s}{one}{unit if value else ''}" for s, one, value in zip(signs, amounts, values, strict=True)]
         if smallest * 10 >= 1 << power and len(set(shown)) == len(set(values)):
             break
     return shown

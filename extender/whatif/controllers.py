@@ -38,6 +38,15 @@ def is_of_daemon_set(pod: Pod) -> bool:
     return owner is not None and owner.kind == DAEMON_SET
 
 
+def comes_back(pod: Pod) -> bool:
+    """Return whether the pod's controller creates another one once it is evicted."""
+    if not is_recreated(pod) or is_finished(pod):
+        return False
+    owner = pod.metadata.controller
+    # The controller of a terminating pod has created its successor already; only a StatefulSet waits for the name.
+    return pod.metadata.deletion_timestamp is None or (owner is not None and owner.kind == STATEFUL_SET)
+
+
 class NameGenerator:
     """Generates pod names that are not in the snapshot yet."""
 
@@ -125,12 +134,7 @@ class Controllers:
         del self.recreated[recreated:]
 
     def _recreates(self, pod: Pod, cause: EvictionCause) -> bool:
-        if not self._recreate or not is_recreated(pod) or is_finished(pod):
-            return False
-        owner = pod.metadata.controller
-        # The controller of a terminating pod has created its successor already; only a StatefulSet waits for the name.
-        is_replaced_already = pod.metadata.deletion_timestamp is not None and owner and owner.kind != STATEFUL_SET
-        if is_replaced_already or (cause == "NodeRemoved" and is_of_daemon_set(pod)):
+        if not self._recreate or not comes_back(pod) or (cause == "NodeRemoved" and is_of_daemon_set(pod)):
             return False
         before = self._current.get(key_of("Pod", pod))
         if before is not None and before.times >= MAX_RECREATIONS:

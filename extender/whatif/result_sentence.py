@@ -4,7 +4,7 @@ Rule: a sentence states only what the simulation's own parts say.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from extender.core.scheduling_cycle.schedule_one import NOT_TRIED
 from extender.report.simulation_schema import CycleReport, Gang, ScenarioReport, Simulation, UntilFull, WorkloadPods
@@ -28,7 +28,7 @@ def result_sentence(found: Simulation) -> str:
     else:
         workloads = [] if scenario is None else scenario.workloads
         whole = [f"pods of {one.workload}" for one in workloads if len(one.created) == len(arrived)]
-        clauses += [*_pod_clauses(arrived, whole[0] if whole else "pods"), *_workload_clauses(workloads)]
+        clauses += [*_pod_clauses(arrived, whole[0] if whole else "pods"), *workload_clauses(workloads)]
     if found.evicted:
         victims, broken = join_names([one.pod for one in found.evicted], 1), found.summary.pdb_violations
         clauses.append(f"{victims} {'is' if len(found.evicted) == 1 else 'are'} preempted")
@@ -115,7 +115,7 @@ def _pod_clauses(pods: Sequence[CycleReport], several: str, single: str = "") ->
         yield f"{join_names([one.pod for one in skipped], 1)} not tried: {join_names([*messages], 1)}"
 
 
-def _workload_clauses(workloads: Sequence[WorkloadPods]) -> Iterator[str]:
+def workload_clauses(workloads: Iterable[WorkloadPods]) -> Iterator[str]:
     """Yield clauses about pods that are not created."""
     for one in workloads:
         if not one.created and not one.refused:

@@ -52,10 +52,10 @@ from extender.report.simulation_schema import (
 from extender.report.wording import describe_passed_over
 from extender.whatif import drain, effects
 from extender.whatif.arrivals import Arrivals, PlannedPod, key_of_kind, pending_pods
-from extender.whatif.controllers import DAEMON_SET, Controllers, is_of_daemon_set
+from extender.whatif.controllers import DAEMON_SET, Controllers, comes_back, is_of_daemon_set
 from extender.whatif.daemon_sets import plan_daemon_set
 from extender.whatif.drain import Drain, EvictionAPI
-from extender.whatif.result_sentence import result_sentence
+from extender.whatif.result_sentence import result_sentence, workload_clauses
 from extender.whatif.scenario import MAX_ADDED, MAX_UNTIL_FULL_PODS, Scenario
 from extender.whatif.scheduler import Scheduler, Step
 from extender.whatif.workloads import (
@@ -66,9 +66,6 @@ from extender.whatif.workloads import (
     further_pods,
     plan,
 )
-
-NOTHING_TO_SCHEDULE = "nothing to schedule: all replicas exist"
-"""Message of a gang without pods."""
 
 
 def simulate(
@@ -125,14 +122,18 @@ class SimulationProgress:
 
     def __init__(self) -> None:
         self._counts = memoryview(mmap(-1, 16)).cast("Q")
+        self._recreates = False
 
     def begin(self, scenario: Scenario, cluster: ClusterObjects | Snapshot, runs: int) -> None:
         """Set the number of pods to try in all runs. How many copies fit until the cluster is full is not known."""
         pods = 0 if scenario.until_full else scenario.arriving_pods(cluster) + scenario.displaced_pods(cluster)
         self._counts[1] = pods * runs
+        self._recreates = pods > 0 and scenario.replace_evicted
 
     def count(self, step: Step) -> None:
-        """Count a pod at its first attempt; a StepObserver."""
+        """Count a pod at its first attempt, and the victims that come back, which are still to be tried."""
+        if self._recreates:
+            self._counts[1] += sum(map(comes_back, step.cycle.victims))
         self._counts[0] += step.attempt == 1
 
     @property
@@ -296,7 +297,8 @@ class _Run:
         refused = [message for one in self._created for message in one.refused]
         failed = [pod.key for pod in created if not self._is_bound(key_of("Pod", pod))]
         if not failed and not refused:
-            self._gang = Gang(scheduled=True, pods=len(created), message="" if created else NOTHING_TO_SCHEDULE)
+            nothing = "" if created else "; ".join(workload_clauses(map(self._workload_pods, self._created)))
+            self._gang = Gang(scheduled=True, pods=len(created), message=nothing)
             return
         # 3. Otherwise, restore the cluster, and report each pod's last attempt as one that changed nothing.
         _restore(self.snapshot, before)

@@ -8,7 +8,7 @@ from extender.report import diagnose as diagnosing
 from extender.report.facts.wording import brief_fact
 from extender.report.lists import pending
 from extender.report.lists.pending import pending_report
-from tests.builders import JSON, NodeObject, built, cluster, incoming, node, pod
+from tests.builders import JSON, NodeObject, built, cluster, incoming, node, pod, typed
 
 SCHEDULER = KubeScheduler((Profile(),))
 Nodes = dict[NodeObject, list[JSON]]
@@ -101,6 +101,12 @@ def test_a_pod_that_fits_waits_to_be_tried_again_and_its_condition_says_why_it_w
     assert (found.verdict, found.cause) == ("Fits", "fits, and waits to be tried again")
     assert "every 5 minutes" in found.hint
     assert found.hint.endswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_a_pod_that_was_never_tried_does_not_wait_for_another_try():
+    nodes: Nodes = {node("n1"): []}
+    found, alone = only(nodes, incoming()), diagnosing.diagnose(built(cluster(nodes)), typed(incoming()), SCHEDULER)
+    assert (found.cause, found.hint, alone.hint) == ("fits, and has not been tried yet", None, None)
 
 
 def test_nominated_pods_and_those_that_are_not_tried_are_shown_as_what_they_are():

@@ -591,7 +591,7 @@ def test_the_pods_of_a_stateful_set_are_a_gang_too():
 def test_a_gang_whose_replicas_all_exist_has_nothing_to_schedule():
     result = run(snapshot({node("n1"): []}), workloads=[workload("StatefulSet", "db", replicas=0)], gang=True)
     assert (result.scenario.gang.scheduled, result.scenario.gang.pods) == (True, 0)
-    assert result.scenario.gang.message == "nothing to schedule: all replicas exist"
+    assert result.scenario.gang.message == "nothing to schedule for StatefulSet default/db: 0 pods of it exist"
 
 
 # --- what cannot be carried out -----------------------------------------------------------------------------------

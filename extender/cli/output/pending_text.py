@@ -48,9 +48,16 @@ def render(found: PendingReport, now: int, *, is_wide: bool = False) -> Iterator
 
 
 def changes(before: PendingReport, found: PendingReport, now: int) -> Iterator[Text]:
-    """Yield a line for each pod that is new, gone, or has another cause than before."""
-    old, new = ({one.uid: one for one in report.pods} for report in (before, found))
+    """Yield a line for each pod that is new, gone, or has another cause; without one, the sentence if it differs."""
     at = format_time(now).partition("T")[2]
+    lines = [*_pod_changes(before, found, at)]
+    if not lines and before.why != found.why:  # such as that of a namespace that now exists, without pods
+        lines = [text(f"{at}  {found.why}")]
+    yield from lines
+
+
+def _pod_changes(before: PendingReport, found: PendingReport, at: str) -> Iterator[Text]:
+    old, new = ({one.uid: one for one in report.pods} for report in (before, found))
     for uid in [*old, *(uid for uid in new if uid not in old)]:
         was, is_now = old.get(uid), new.get(uid)
         if is_now is None:

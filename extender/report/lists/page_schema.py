@@ -35,5 +35,7 @@ class PendingList(DiagnosisStruct, frozen=True, kw_only=True):
     """True while a newer report is being made."""
     error: str
     """Why the last attempt failed; empty if it did not."""
+    error_age_seconds: float | None
+    """Time since it failed; null if it did not."""
     report: PendingReport | None
     """Null: see `time`, or the request knows it (`?known=`)."""

@@ -161,7 +161,9 @@ def _cause(pod: Pod, found: Diagnosis) -> str:
         return PENDING_CAUSES["Nodes"].format(phrase=found.cause) if found.cause_nodes else found.cause
     if found.verdict == "Unknown":
         return PENDING_CAUSES["NotEvaluated"]
-    return PENDING_CAUSES["Nominated" if found.nominated_node == found.node else "Fits"]
+    if found.nominated_node == found.node:
+        return PENDING_CAUSES["Nominated"]
+    return PENDING_CAUSES["NotTriedYet" if retry_hint(pod) is None else "Fits"]
 
 
 def _sentence(

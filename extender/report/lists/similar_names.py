@@ -36,9 +36,9 @@ def suggest_pods(pods: Iterable[Pod], namespace: str, name: str) -> tuple[str, l
         return PODS_OF_WORKLOAD.format(workload=f"{kind} {owner_namespace}/{name}", names=names), keys
     # The namespace may be misspelt, too; it is compared on its own, or pods would be similar for its sake alone.
     for own in namespace, *similar_names(namespace.lower(), names_in.keys() - {namespace}, MAX_SUGGESTED):
-        names = names_in.get(own, [])
-        longer = [one for one in names if one.startswith(name)]
-        if near := [f"{own}/{one}" for one in longer or similar_names(name, names, MAX_SUGGESTED)]:
+        there = names_in.get(own, [])
+        longer = [one for one in there if one.startswith(name)]
+        if near := [f"{own}/{one}" for one in longer or similar_names(name, there, MAX_SUGGESTED)]:
             return did_you_mean(near[:MAX_SUGGESTED]), near
     return "", []
 

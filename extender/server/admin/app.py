@@ -40,7 +40,7 @@ MAX_DEBUG_REQUESTS = 32
 
 _NOT_FOUND = (
     "no such path; available: GET /livez, /readyz, /metrics, /ui, /pending, /nodes, /why/{namespace}/{name}, "
-    "/decisions, /decisions/{id}, /cluster, /status and /recording, POST /simulate and /recording"
+    "/decisions, /decisions/{id}, /cluster, /status, /simulate and /recording, POST /simulate and /recording"
 )
 _NOT_FOUND_WITHOUT_DEBUG = (
     "no such path; available: GET /livez, /readyz and /metrics, and with debug.enabled: true (it is disabled) also "

@@ -56,15 +56,21 @@ class PendingPods:
         self._time: int | None = None
         """When the report began to be made, in nanoseconds since the Unix epoch; None without a report."""
         self._error = ""
+        self._error_time = 0.0
+        """Time of the event loop at which the last attempt failed."""
         self._next = 0.0
         """Time of the event loop from which on a request makes another report."""
 
     async def show(self, request: Request) -> Response:
         """Return the last report with its age; without the report if `?known=` is its time."""
         check_parameters(request.query_params, ("known",))
-        if self._making is None and asyncio.get_running_loop().time() >= self._next:
+        now = asyncio.get_running_loop().time()
+        if self._making is None and now >= self._next:
             self._making = asyncio.create_task(self._make(), name="pending-pods")
-        if self._time is None and self._error:
+        error_age = now - self._error_time if self._error else None
+        # An old error may be over: the attempt under way will tell.
+        is_old = self._making is not None and error_age is not None and error_age >= MIN_AGE_SECONDS
+        if self._time is None and self._error and not is_old:
             raise NotReady(self._error)
         at = None if self._time is None else format_time(self._time, 3)
         answer = PendingList(
@@ -72,6 +78,7 @@ class PendingPods:
             age_seconds=None if self._time is None else round((time.time_ns() - self._time) / 1e9, 3),
             is_making=self._making is not None,
             error=self._error,
+            error_age_seconds=None if error_age is None else round(error_age, 3),
             report=None,
         )
         is_known = at is None or request.query_params.get("known") == at
@@ -94,6 +101,7 @@ class PendingPods:
             self._error = "the report could not be made: see the log of the service"
             self._warn("failed", "the report of the pending pods could not be made: %r", error)
         finally:
+            self._error_time = loop.time()
             self._next = loop.time() + max(MIN_AGE_SECONDS, REST_PER_SECOND * (loop.time() - begun))
             self._making = None
 

@@ -104,8 +104,13 @@ class DebugEndpoints:
             ("GET", "/ui/", page),
             ("GET", "/ui/{name}", page_file),
         ]
+        # One route per path: of several, Starlette names only the methods of the first in the Allow header.
+        by_path: dict[str, dict[str, Callable[..., Awaitable[Response]]]] = {}
         for method, path, endpoint in routes:
-            router.add_api_route(path, endpoint, methods=[method], response_class=Response)
+            by_path.setdefault(path, {})[method] = endpoint
+        for path, of in by_path.items():
+            endpoint = _by_method(of) if len(of) > 1 else next(iter(of.values()))
+            router.add_api_route(path, endpoint, methods=[*of], response_class=Response)
         return router
 
     # --- decisions ---
@@ -173,8 +178,9 @@ class DebugEndpoints:
 
                 return await unless_gone(request, self._copies.run(simulate, "simulate fewer pods", progress))
 
-    async def show_progress(self) -> Response:
+    async def show_progress(self, request: Request) -> Response:
         """Return how far the simulation has come that runs now."""
+        check_parameters(request.query_params, ())
         progress, in_flight = self._copies.progress, self._simulations.in_flight
         return json_response(SimulationsInFlight(in_flight=in_flight, tried=progress.tried, pods=progress.pods))
 
@@ -182,8 +188,9 @@ class DebugEndpoints:
         """Return the status that the page shows in its header."""
         return json_response(await self._decision_thread.run_shared("status", lambda: _status(self._server_context)))
 
-    async def show_recording(self) -> Response:
+    async def show_recording(self, request: Request) -> Response:
         """Return whether calls are being recorded, and where."""
+        check_parameters(request.query_params, ())
         recorder = self._server_context.recorder
         return json_response(
             {"enabled": False} if recorder is None else await self._decision_thread.run(recorder.status)
@@ -204,6 +211,13 @@ class DebugEndpoints:
         else:
             await run_in_threadpool(recorder.stop)
         return json_response(await self._decision_thread.run(recorder.status))
+
+
+def _by_method(endpoints: Mapping[str, Callable[[Request], Awaitable[Response]]]) -> Callable[..., Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return await endpoints[request.method](request)
+
+    return answer
 
 
 class _RecordingSwitch(msgspec.Struct, forbid_unknown_fields=True):

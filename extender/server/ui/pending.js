@@ -86,8 +86,8 @@ export function createPending() {
   const isInUse = () => list.matches(":hover") || list.contains(document.activeElement);
 
   function update() {
-    const { report, time, error } = latest;
-    if (!report) replace(state, error ? alert(error) : "evaluating the pending pods on every node …");
+    const { report, time, error, errorAgeSeconds } = latest;
+    if (!report) replace(state, error ? alert(error, ` (${Math.round(errorAgeSeconds)} s ago)`) : "evaluating the pending pods on every node …");
     else if (time === shownTime) describe();
     else if (shownTime && isInUse()) {
       fresh.hidden = false;

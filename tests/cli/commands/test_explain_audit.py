@@ -466,9 +466,7 @@ LONG: dict[str, Any] = {
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("write", [cri, docker, partial(cri, tags=":x")], ids=["containerd", "json-file", "more tags"])
-def test_records_that_a_container_runtime_split_are_joined_also_between_lines_of_the_other_stream(
-    log, write, end
-):
+def test_records_that_a_container_runtime_split_are_joined_also_between_lines_of_the_other_stream(log, write, end):
     records = [WHOLE[0], record(1, **LONG), record(2), record(3, **LONG), WHOLE[-1]]
     other = write(b"I0301 klog " + b"x" * 40_000, stream="stderr")
     both = [line for one in records for line in write(lines(one)[:-1])]

@@ -14,7 +14,7 @@ from extender import cli
 from extender.cluster.apiserver.credentials import CredentialsError
 from extender.errors import ClusterLost
 from extender.report.pod_schema import EXIT_CODES, NOT_TRIED_EXIT_CODE
-from tests.builders import JSON, STARTED, NodeObject, budget, cluster, incoming, node, placed, pod, thing
+from tests.builders import JSON, STARTED, NodeObject, budget, cluster, incoming, namespace, node, placed, pod, thing
 from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, kubeconfig
 from tests.device_builders import undecided_claim, using_claims
 from tests.fakes.api_server import Answer, FakeAPI, Fault
@@ -598,6 +598,15 @@ def test_watching_in_json_prints_the_whole_list_as_a_line_at_first_and_after_eac
         ["shop/next"],
     ]
     assert {found["source"]["kind"] for found in lists} == {"live"}
+
+
+@pytest.mark.parametrize("options", [[], ["-o", "json"]], ids=["text", "JSON"])
+def test_watching_a_namespace_that_does_not_exist_says_when_it_does(live, monkeypatch, options):
+    api, access = live
+    steps = [lambda: None, lambda: api.put("Namespace", namespace("nope"))]
+    first, *_, last = watched(access, monkeypatch, steps, "-n", "nope", *options).stdout.splitlines()
+    assert "the cluster has no namespace nope" in first
+    assert "no pod is pending in namespace nope" in last
 
 
 # --- a kubectl plugin -----------------------------------------------------------------------------------------------

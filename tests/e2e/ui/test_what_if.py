@@ -337,7 +337,7 @@ def test_until_full_shows_how_many_fit_and_what_stops_the_next_one(tabs):
 
 @pytest.mark.parametrize(
     ("replicas", "text"),
-    [(9, "none of 9 pods is scheduled"), (0, "nothing to schedule: all replicas exist")],
+    [(9, "none of 9 pods is scheduled"), (0, "nothing to schedule for Deployment default/new: 0 pods of it exist")],
     ids=["not at all", "nothing to schedule"],
 )
 def test_a_workload_is_scheduled_as_a_whole_or_not_at_all(tabs, replicas, text):

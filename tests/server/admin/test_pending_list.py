@@ -102,6 +102,19 @@ async def test_a_failure_after_a_report_is_told_beside_it(monkeypatch):
     assert found["report"] is not None
 
 
+async def test_an_old_failure_does_not_hide_that_a_report_is_being_made(monkeypatch):
+    monkeypatch.setattr(pending_list, "MIN_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(pending_list, "REST_PER_SECOND", 0.0)
+    cache = ClusterCache()
+    async with client(cache) as people:
+        found = await until(people, lambda answer: answer["error"])
+        assert (found["error"], found["report"], found["isMaking"]) == ("the cache has not synced yet", None, True)
+        assert 0 <= found["errorAgeSeconds"] < 30
+        cache.replace(stored_cluster(cluster({node("n1", cpu="4"): []}, waiting=WAITING)))
+        found = await until(people, lambda answer: answer["report"])
+    assert (found["error"], found["errorAgeSeconds"]) == ("", None)
+
+
 async def test_a_report_that_is_too_large_is_not_kept(monkeypatch):
     monkeypatch.setattr(pending_list, "MAX_REPORT_BYTES", 100)
     async with client(cache_with(WAITING)) as people, asyncio.timeout(30):
@@ -134,11 +147,10 @@ async def test_an_unexpected_failure_is_logged_once_per_interval(monkeypatch, ca
     monkeypatch.setattr(os, "fork", fork)
     monkeypatch.setattr(pending_list, "MIN_AGE_SECONDS", 0.0)
     monkeypatch.setattr(pending_list, "REST_PER_SECOND", 0.0)
-    async with client(cache_with(WAITING)) as people, asyncio.timeout(30):
-        while (answer := await people.get("/pending")).status_code == 200:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        await people.get("/pending")
-    assert error_of(answer) == "the report could not be made: see the log of the service"
+    async with client(cache_with(WAITING)) as people:
+        found = await until(people, lambda answer: answer["error"])
+        await get(people)
+    assert found["error"] == "the report could not be made: see the log of the service"
     logged = [one.getMessage() for one in caplog.records if one.name == pending_list.__name__]
     assert logged == ["the report of the pending pods could not be made: BlockingIOError('no more processes')"]
 

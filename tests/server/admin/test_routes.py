@@ -297,7 +297,11 @@ async def test_H5_a_body_that_arrives_slowly_keeps_no_simulation_from_running(bo
 
 
 async def test_a_method_that_a_path_does_not_have_is_refused(both):
-    assert (await both.people.delete("/simulate")).status_code == 405
+    for path, methods in (("/simulate", {"GET", "POST"}), ("/recording", {"GET", "POST"}), ("/pending", {"GET"})):
+        refused = await both.people.delete(path)
+        assert (refused.status_code, {*refused.headers["allow"].split(", ")}) == (405, methods), path
+    for path in ("/simulate", "/recording"):
+        assert (await both.people.get(f"{path}?x=1")).status_code == 400, path
 
 
 @pytest.mark.skipif(not fork_worker.IS_FORK_SUPPORTED, reason="a thread cannot be killed")

@@ -14,6 +14,8 @@ from extender.k8s.time import MINUTE
 from extender.report.simulation_schema import Simulation
 from extender.server.admin import fork_worker, simulate
 from extender.server.admin.simulate import MAX_SIMULATED_PODS
+from extender.whatif.policies import SimulatedPolicy, run_simulation
+from extender.whatif.scenario import Scenario
 from extender.whatif.simulator import SimulationProgress
 from tests.builders import JSON, budget, cluster, incoming, node, pod, stored_cluster, typed
 from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
@@ -77,6 +79,22 @@ def test_the_progress_counts_each_pod_once_with_each_policy(options):
     simulate.simulate_request(here, KubeScheduler(), body, progress=progress)
     assert progress.tried == progress.pods
     assert progress.pods % (6 if options else 3) == 0
+
+
+def test_evicted_pods_that_come_back_are_to_be_tried_once_they_are_evicted():
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    nodes = {node("n1", cpu="2"): [pod("a", metadata={"ownerReferences": [owner]}), pod("lost")]}
+    here = Snapshot.build(stored_cluster(cluster(nodes)))
+    progress, seen = SimulationProgress(), list[tuple[int, int]]()
+    scenario = Scenario([typed(incoming("new", cpu="2", priority=1000))])
+    progress.begin(scenario, here, 1)
+
+    def watch(step):
+        progress.count(step)
+        seen.append((progress.tried, progress.pods))
+
+    run_simulation(here, SimulatedPolicy("", KubeScheduler()), scenario, EvictionHistory(0), watch)
+    assert seen == [(1, 2), (2, 2), (2, 2)]
 
 
 def test_how_many_copies_will_fit_is_not_known_but_how_many_were_tried():
