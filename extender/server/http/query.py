@@ -11,8 +11,9 @@ T = TypeVar("T", bound=str)
 def check_parameters(given: Mapping[str, str], known: Collection[str]) -> None:
     """Raise RequestError for a parameter that does not exist."""
     if unknown := sorted(set(given) - set(known)):
-        available = " and ".join(filter(None, (", ".join([*known][:-1]), *[*known][-1:])))
-        raise RequestError(f"{unknown[0]}: no such parameter; available: {available or 'none'}")
+        *others, last = known or ("none",)
+        available = f"{', '.join(others)} and {last}" if others else last
+        raise RequestError(f"{unknown[0]}: no such parameter; available: {available}")
 
 
 def choice(given: Mapping[str, str], key: str, known: Collection[T]) -> T | None:
