@@ -21,7 +21,7 @@ JSON = dict[str, Any]
 ROOT = Path(__file__).parents[3]
 
 PENDING = [one["metadata"]["name"] for one in pending_pods()]
-DOES_NOT_FIT, FITS_AFTER_PREEMPTION, NOT_TRIED, NOT_FOUND = 1, 3, 4, 5
+DOES_NOT_FIT, FITS_AFTER_PREEMPTION, NOT_TRIED, NOT_FOUND = 1, 3, 6, 5
 
 
 @pytest.fixture(scope="module")
