@@ -223,14 +223,25 @@ def _volume_match(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Callable[
         (*of_equivalent[code], "Size") if capacity < size else of_equivalent[code]
         for code, capacity in zip(free.equivalents.codes.tolist(), free.sizes, strict=True)
     ]
-    worst_first = sorted(range(len(wrong)), key=lambda rank: -len(wrong[rank]))
+    # Of equal volumes the first by name comes last, and counts.
+    last_name_first = sorted(
+        range(len(wrong)), key=lambda rank: volumes[int(free.rows[rank])].metadata.name, reverse=True
+    )
+    worst_first = sorted(last_name_first, key=lambda rank: -len(wrong[rank]))
     best = np.full(len(free.first_node), -1)
     for rank in worst_first:
         best[free.sites.values[free.sites.codes[rank]]] = rank
     # 2. Without a volume of the class, one of another class.
     compared = islice(volumes.items(), MAX_COMPARED_VOLUMES)
     others = {number: wrong_with(one) for number, one in compared if one.spec.claim_ref is None}
-    other = min(others, key=lambda one: len(others[one]) + (storage_capacity(volumes[one]) < size), default=None)
+    other = min(
+        others,
+        key=lambda one: (
+            len(others[one]) + (storage_capacity(volumes[one]) < size),
+            volumes[one].metadata.name,
+        ),
+        default=None,
+    )
     available = int(free.equivalents.map_bool(lambda one: one.status.phase == "Available").sum())
 
     def nearest(row: int) -> tuple[int | None, tuple[VolumeMismatch, ...]]:
