@@ -43,8 +43,7 @@ def with_facts(report: NodeReport, facts: Mapping[str, Sequence[AnyFact]]) -> No
     found = facts.get(report.name)
     if not found:
         return report
-    named: NodeReport = replace(report, facts=[*found], fact_sentences=[describe_fact(one) for one in found])
-    return named
+    return replace(report, facts=[*found], fact_sentences=[describe_fact(one) for one in found])
 
 
 # --- resource claims --------------------------------------------------------------------------------------------------

@@ -209,12 +209,14 @@ def _rejected(evaluation: Evaluation) -> IntArray:
     run = evaluation.filter
     if evaluation.sent is None:
         places = np.flatnonzero(evaluation.statuses.codes)  # without Success, which is 0
+        reasons = evaluation.statuses.indices[places]
     else:
         places = np.flatnonzero(run.codes[evaluation.rows] == Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+        reasons = run.statuses(evaluation.rows[places]).indices
     # 1. The nodes by reason, the rarest first: what one does not need is left for the others.
-    reasons = run.statuses(evaluation.rows[places]).indices
-    nodes_of = [places[reasons == one] for one in np.unique(reasons)]
-    nodes_of.sort(key=len)
+    order = np.argsort(reasons, kind="stable")
+    nodes_of = sorted(np.split(places[order], np.flatnonzero(np.diff(reasons[order])) + 1), key=len)
+    nodes_of = nodes_of[-MAX_NODES_OF_DECISION:]
     # 2. Some of each.
     chosen, left = [np.zeros(0, np.int64)], MAX_NODES_OF_DECISION
     for place, nodes in enumerate(nodes_of):

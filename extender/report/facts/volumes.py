@@ -223,11 +223,9 @@ def _volume_match(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Callable[
         (*of_equivalent[code], "Size") if capacity < size else of_equivalent[code]
         for code, capacity in zip(free.equivalents.codes.tolist(), free.sizes, strict=True)
     ]
-    # Of equal volumes the first by name comes last, and counts.
-    last_name_first = sorted(
-        range(len(wrong)), key=lambda rank: volumes[int(free.rows[rank])].metadata.name, reverse=True
-    )
-    worst_first = sorted(last_name_first, key=lambda rank: -len(wrong[rank]))
+    names = [volumes[number].metadata.name for number in free.rows.tolist()]
+    # Of equal ones the first by name comes last, and counts.
+    worst_first = sorted(range(len(wrong)), key=lambda rank: (len(wrong[rank]), names[rank]), reverse=True)
     best = np.full(len(free.first_node), -1)
     for rank in worst_first:
         best[free.sites.values[free.sites.codes[rank]]] = rank

@@ -9,6 +9,7 @@ from extender.cluster.files.manifests import load_cluster
 from tests.builders import cluster, incoming, node, pod
 from tests.e2e.ui import requests
 from tests.e2e.ui.serving import serving
+from tests.report.facts.groups import TAINTED
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -301,17 +302,7 @@ def test_a_group_and_its_nodes_say_what_exactly_rejects_them(tabs):
     expect(group.locator(".names li").first).to_contain_text(re.compile(r"^\S+: \S+:NoSchedule$"))
 
 
-A, B = {"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}
-
-
-@pytest.mark.parametrize(
-    ("taints", "said"),
-    [
-        ([[A], [A], [B], [B]], "(a:NoSchedule on 2; b:NoSchedule on 2)"),
-        ([[A, B]] * 4, "(a:NoSchedule; b:NoSchedule)"),
-        ([[A], [A], [A], [B]], "(a:NoSchedule on 3)"),
-    ],
-)
+@pytest.mark.parametrize(("taints", "said"), TAINTED)
 def test_the_facts_of_a_group_are_those_of_the_sentence(tabs, taints, said):
     nodes = [node(f"n{place}", taints=some) for place, some in enumerate(taints)]
     with serving(load_cluster(cluster(dict.fromkeys(nodes, ())))) as tabs.served:

@@ -23,6 +23,7 @@ from extender.server.observability.decision_log import KeptDecision
 from extender.utilities.time_share import TimeShare
 from tests.builders import JSON, NodeObject, built, cluster, incoming, node, placed, pod, typed
 from tests.report.facts.cost import calls_of
+from tests.report.facts.groups import TAINTED
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
@@ -100,17 +101,7 @@ def test_nodes_that_take_the_pod_have_no_facts_and_count_as_fitting():
     assert decided_by(of_nodes(node("fits")), incoming(), ["fits"]).sentence == "default/incoming fits on fits"
 
 
-A, B = {"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}
-
-
-@pytest.mark.parametrize(
-    ("taints", "said"),
-    [
-        ([[A], [A], [B], [B]], "(a:NoSchedule on 2; b:NoSchedule on 2)"),
-        ([[A, B]] * 4, "(a:NoSchedule; b:NoSchedule)"),
-        ([[A], [A], [A], [B]], "(a:NoSchedule on 3)"),
-    ],
-)
+@pytest.mark.parametrize(("taints", "said"), TAINTED)
 def test_the_table_of_the_terminal_has_the_facts_of_the_sentence(taints, said):
     nodes = [node(f"n{place}", taints=some) for place, some in enumerate(taints)]
     found = decided_by(of_nodes(*nodes), incoming(), [f"n{place}" for place in range(len(nodes))])
